@@ -3,11 +3,15 @@
 package openpbs_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // recordsOfOneEnd are the types of a job's records: queued, started and run again any number of
@@ -15,61 +19,116 @@ import (
 // while it starts has an R without an S.
 var recordsOfOneEnd = regexp.MustCompile(`^Q(S?[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
 
-// startedAgain are two starts of one run.
-var startedAgain = regexp.MustCompile(`SS+`)
-
 // recordsByForce are those of a job that the server had to delete or to run again by force.
 // OpenPBS leaves out the E of an end that had begun, or writes an R behind it.
 var recordsByForce = regexp.MustCompile(`^Q[^E]*(D|ER?)$`)
 
-// checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
-// began is once in the ledger of the node that it began on.
-func (c *chaos) checkRecords() {
-	ledgers := map[string]map[string]int{}
-	for _, node := range nodes {
-		ledgers[node] = map[string]int{}
-		runs := on(c.t, node, `sed -E 's/.*"job":"([^"]*)","key":"([^" ]*).*/\1 \2/' /var/lib/hookhost/ledger.jsonl`)
-		for line := range strings.Lines(runs) {
-			ledgers[node][strings.TrimSpace(line)]++
+// ledgerRun is what a ledger has of a run of a job.
+type ledgerRun struct {
+	Job    string
+	Key    string // the run count, and when the run began
+	Report struct {
+		Hosts map[string]struct {
+			Cput float64 `json:"cput_seconds"`
+			Mem  int     `json:"mem_bytes"`
 		}
-		for run, n := range ledgers[node] {
-			if n != 1 {
+	}
+}
+
+// ledgerRuns are the runs in a node's ledger, by job and run count.
+func (c *chaos) ledgerRuns(node string) map[string][]ledgerRun {
+	runs := map[string][]ledgerRun{}
+	for line := range strings.Lines(on(c.t, node, "cat /var/lib/hookhost/ledger.jsonl")) {
+		var r ledgerRun
+		must.NoError(c.t, json.Unmarshal([]byte(line), &r))
+		count, _, _ := strings.Cut(r.Key, " ")
+		runs[r.Job+" "+count] = append(runs[r.Job+" "+count], r)
+	}
+	return runs
+}
+
+// checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
+// began is once in the ledger of the node that it began on, and accounting has no less than that.
+func (c *chaos) checkRecords() {
+	ledgers := map[string]map[string][]ledgerRun{}
+	for _, node := range nodes {
+		ledgers[node] = c.ledgerRuns(node)
+		for run, found := range ledgers[node] {
+			if len(found) != 1 {
 				id, _, _ := strings.Cut(run, " ")
 				c.t.Errorf("the ledger of %s has run %s %d times:\n%s%s",
-					node, run, n, c.nodeLines(node, id), c.serverLines(id))
+					node, run, len(found), c.nodeLines(node, id), c.serverLines(id))
 			}
 		}
 	}
 	kinds := map[string]int{}
 	for _, j := range c.jobs {
-		records := on(c.t, nodes[0],
-			"cat "+pbsHome+"/server_priv/accounting/* | grep ';"+j.id+";' | cut -d';' -f2 | tr -d '\n'")
+		records := c.recordTypes(j.id)
 		kinds[records]++
-		if len(c.restarts) > 0 { // one that ends before it has saved that a job runs records its start again
-			records = startedAgain.ReplaceAllString(records, "S")
+		if c.forced[j.id] && c.deletedWhileDiscarded(j.id) {
+			records = strings.TrimSuffix(records, "R")
 		}
 		if !recordsOfOneEnd.MatchString(records) && !(c.forced[j.id] && recordsByForce.MatchString(records)) {
 			c.t.Errorf("job %s has records %s in accounting: %s", j.id, records, c.serverLines(j.id))
 		}
-		told := func(kind string) []map[string]string { // those of which MoM has told the server
-			return slices.DeleteFunc(j.accounting(kind), c.isOfTheServerAlone(j.id))
-		}
-		ends := told("E")
-		for _, end := range slices.Concat(ends, told("R")) {
-			host, _, _ := strings.Cut(end["exec_host"], "/")
-			if run := j.id + " " + end["run_count"]; ledgers[host][run] != 1 {
-				c.t.Errorf("the ledger of %q has run %s %d times: %v", host, run, ledgers[host][run], end)
-			}
-		}
-		for _, end := range ends {
-			if !hasUse(end) && !c.lostByTheServer(j.id, end) {
+		for _, kind := range []string{"E", "R"} {
+			for _, end := range j.accounting(kind) {
 				host, _, _ := strings.Cut(end["exec_host"], "/")
-				c.t.Errorf("job %s: accounting has not what it used: %v\n%s%s", j.id, end,
-					c.nodeLines(host, j.id), c.serverLines(j.id))
+				runs := ledgers[host][j.id+" "+end["run_count"]]
+				if c.isOfTheServerAlone(j.id, end, len(runs)) {
+					continue
+				}
+				if len(runs) != 1 {
+					c.t.Errorf("job %s: the ledger of %q has a run %d times: %v", j.id, host, len(runs), end)
+				} else if kind == "E" && !c.hasUseOf(j.id, end, runs[0]) && !c.lostReport(j.id, c.endOf(end)) {
+					c.t.Errorf("job %s: accounting has not what it used, %+v: %v\n%s%s", j.id, runs[0].Report, end,
+						c.nodeLines(host, j.id), c.serverLines(j.id))
+				}
 			}
 		}
 	}
 	c.t.Logf("%d jobs, by their records in accounting: %v", len(c.jobs), kinds)
+}
+
+// recordTypes are the types of a job's records in accounting, but for what a restart of the server
+// does to them. A start is left out that is recorded again: the server ended before it saved that
+// the job runs (openpbs src/server/req_runjob.c, complete_running). A D is an E if the server lost
+// MoM's report and a MoM is down (node_manager.c, post_discard_job).
+func (c *chaos) recordTypes(id string) string {
+	lines := on(c.t, nodes[0], "cat "+pbsHome+"/server_priv/accounting/* | grep ';"+id+";' | cut -d';' -f1,2,4")
+	var types string
+	var started time.Time // of the run, if its start has a record
+	for line := range strings.Lines(lines) {
+		fields := strings.SplitN(line, ";", 3)
+		at, err := time.ParseInLocation(pbsTime, fields[0], time.Local)
+		must.NoError(c.t, err)
+		kind := fields[1]
+		if kind == "D" && strings.HasPrefix(fields[2], "Job deleted, execution node") && c.lostReport(id, at) {
+			kind = "E"
+		}
+		switch kind {
+		case "S":
+			if !started.IsZero() && c.restartedBetween(chaosServer, started, at) {
+				continue
+			}
+			started = at
+		case "E", "R":
+			started = time.Time{}
+		}
+		types += kind
+	}
+	return types
+}
+
+// pbsTime is the form of times in PBS's logs and in accounting.
+const pbsTime = "01/02/2006 15:04:05"
+
+// restartedBetween reports whether a restart of the server, or of a node's MoM, touches the time
+// between two records, which have whole seconds.
+func (c *chaos) restartedBetween(what string, from, to time.Time) bool {
+	return slices.ContainsFunc(c.restarts[what], func(r [2]time.Time) bool {
+		return !r[1].Before(from) && r[0].Before(to.Add(time.Second))
+	})
 }
 
 func hasUse(end map[string]string) bool {
@@ -77,29 +136,67 @@ func hasUse(end map[string]string) bool {
 	return used("cput") && used("mem") && used("walltime")
 }
 
-// isOfTheServerAlone tells ends of which MoM has reported nothing. Either the job's program has not
-// begun: the abort of a begin makes no report. Or the server has deleted the job by force before
-// MoM told of the run. The session is that of the run before then, if there was one.
-func (c *chaos) isOfTheServerAlone(id string) func(map[string]string) bool {
-	return func(end map[string]string) bool {
-		return end["session"] == "0" || c.forced[id] && end["Exit_status"] == "265" && !hasUse(end)
+// hasUseOf reports whether an end has at least what the node that the run began on has in its
+// ledger. MoM alone counts walltime, and not while she is down. She has what the sisters used in
+// memory alone (openpbs src/resmom/catch_child.c, init_abort_jobs). A deletion by force is recorded
+// with what MoM told of before.
+func (c *chaos) hasUseOf(id string, end map[string]string, run ledgerRun) bool {
+	host, _, _ := strings.Cut(end["exec_host"], "/")
+	began, err := strconv.ParseInt(end["start"], 10, 64)
+	must.NoError(c.t, err)
+	alone := c.restartedBetween(host, time.Unix(began, 0), c.endOf(end))
+	var cput, mem int
+	for name, used := range run.Report.Hosts {
+		if name == host || !alone {
+			cput, mem = cput+int(used.Cput), mem+used.Mem
+		}
 	}
+	var kb, h, m, s int
+	fmt.Sscanf(end["resources_used.mem"], "%dkb", &kb)
+	fmt.Sscanf(end["resources_used.cput"], "%d:%d:%d", &h, &m, &s)
+	return hasUse(end) && (c.deletedByForce(id, end) || h*3600+m*60+s >= cput && kb<<10 >= mem)
 }
 
-// lostByTheServer tells an end that MoM reported before a restart of the server and that the server
-// recorded after it. The report was in memory alone (ji_acctrec). The server writes the saved part
-// of resources_used, which is not much (openpbs src/server/accounting.c, account_jobend).
-func (c *chaos) lostByTheServer(id string, end map[string]string) bool {
-	line := on(c.t, nodes[0], "grep -h ';"+id+";Obit received' "+pbsHome+"/server_logs/* | tail -n 1")
-	obit, err := time.ParseInLocation("01/02/2006 15:04:05", strings.SplitN(line, ";", 2)[0], time.Local)
-	recorded, endErr := strconv.ParseInt(end["end"], 10, 64)
-	if err != nil || endErr != nil {
-		c.t.Errorf("job %s: when it ended cannot be read: %v, %v", id, err, endErr)
+// isOfTheServerAlone tells an end of which MoM has reported nothing, or zeros. Either the job's
+// program has not begun, so that no ledger has the run: the abort of a begin makes no report. Or
+// the server has deleted the job by force before MoM told of the run.
+func (c *chaos) isOfTheServerAlone(id string, end map[string]string, runs int) bool {
+	if hasUse(end) && end["resources_used.mem"] != "0kb" {
 		return false
 	}
-	return slices.ContainsFunc(c.restarts, func(r [2]time.Time) bool {
-		return !obit.After(r[1]) && recorded >= r[0].Unix()
-	})
+	return end["session"] == "0" && runs == 0 || !hasUse(end) && c.deletedByForce(id, end)
+}
+
+// deletedByForce tells an end that the server recorded by itself. The session is that of the run
+// before then, if there was one.
+func (c *chaos) deletedByForce(id string, end map[string]string) bool {
+	return c.forced[id] && end["Exit_status"] == "265"
+}
+
+// deletedWhileDiscarded tells a job that was deleted while the server waited for the MoMs to
+// discard a run of it, after a rerun by force. MoM no longer knows the job, and that ends it
+// (openpbs src/server/req_delete.c, post_delete_mom1). The job is in the server's history when the
+// last MoM answers, and gets an R there (node_manager.c, post_discard_job).
+func (c *chaos) deletedWhileDiscarded(id string) bool {
+	_, after, deleted := strings.Cut(c.serverLines(id), "MOM rejected signal during delete (15001)")
+	return deleted && strings.Contains(after, "Job requeued, discard response received")
+}
+
+// lostReport tells an end that MoM reported before a restart of the server and that the server
+// recorded after it. The report was in memory alone (ji_acctrec). The server writes the saved part
+// of resources_used, which is not much (openpbs src/server/accounting.c, account_jobend).
+func (c *chaos) lostReport(id string, recorded time.Time) bool {
+	line := on(c.t, nodes[0], "grep -h ';"+id+";Obit received' "+pbsHome+"/server_logs/* | tail -n 1")
+	stamp, _, _ := strings.Cut(line, ";")
+	obit, err := time.ParseInLocation(pbsTime, stamp, time.Local)
+	return err == nil && c.restartedBetween(chaosServer, obit, recorded)
+}
+
+// endOf is when a job has ended by its record.
+func (c *chaos) endOf(end map[string]string) time.Time {
+	seconds, err := strconv.ParseInt(end["end"], 10, 64)
+	must.NoError(c.t, err)
+	return time.Unix(seconds, 0)
 }
 
 // nodeLines is what a node has of a job in its ledger, and what daemon and MoM have logged of it.

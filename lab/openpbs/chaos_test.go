@@ -87,8 +87,11 @@ type chaos struct {
 	tally   map[string]int
 	refused map[string]int
 	calm    bool // the strikes are over, and what they have ended runs again
-	// restarts are when the server was restarted, each from its stop to its answer.
-	restarts [][2]time.Time
+	// failed are the nodes where a hook was killed, alone or with its MoM.
+	failed map[string]bool
+	// restarts are when the server, by chaosServer, and MoMs, by their node, were restarted: each
+	// from the stop to the answer.
+	restarts map[string][][2]time.Time
 }
 
 // TestChaosLosesNoJobAndLeavesNothing has jobs come and go, and users and operators order them
@@ -103,7 +106,8 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-chaos.seed=%d -chaos.for=%v", seed, *chaosFor)
-	c := &chaos{t: t, forced: map[string]bool{}, tally: map[string]int{}, refused: map[string]int{}}
+	c := &chaos{t: t, forced: map[string]bool{}, tally: map[string]int{}, refused: map[string]int{},
+		failed: map[string]bool{}, restarts: map[string][][2]time.Time{}}
 	t.Cleanup(c.repair) // the tests that follow have their nodes, whatever became of one here
 	p := newChaosPlan(seed, *chaosFor, *strikeServer)
 	var both sync.WaitGroup
@@ -134,7 +138,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 		})
 		eventually(t, node+" is free", time.Minute, func() bool {
 			c.repair()
-			bringBack(t)
+			c.bringBack()
 			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
 		})
 	}
@@ -198,8 +202,14 @@ func (c *chaos) strike(s chaosStep) {
 	if err := run(node, lines[1]); err != nil {
 		c.t.Logf("%s after %s: %v", node, s.what, err)
 	}
-	if s.what == chaosServer {
-		c.restarts = append(c.restarts, [2]time.Time{began, time.Now()})
+	switch restart := [2]time.Time{began, time.Now()}; s.what {
+	case chaosServer:
+		c.restarts[chaosServer] = append(c.restarts[chaosServer], restart)
+	case "MoM killed", "node lost":
+		c.restarts[node] = append(c.restarts[node], restart)
+		c.failed[node] = true
+	case "hook killed":
+		c.failed[node] = true
 	}
 }
 
@@ -215,7 +225,7 @@ done; exit 1`
 func (c *chaos) repair() {
 	for _, node := range nodes {
 		if run(node, daemonPid) != nil {
-			c.ended(!c.calm, "%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
+			c.found(!c.calm, "%s has no daemon: %s", node, on(c.t, node, "tail -n 20 "+daemonLog))
 			if err := run(node, startDaemon); err != nil {
 				c.t.Error(err)
 			}
@@ -228,15 +238,15 @@ func (c *chaos) repair() {
 		if run(node, hasNoCookie) == nil {
 			option = ""
 		}
-		c.ended(!c.calm || option == "", "%s has no MoM: %s", node, log)
+		c.found(!c.calm || option == "", "%s has no MoM: %s", node, log)
 		if err := momIsUp(node, option); err != nil {
 			c.t.Error(err)
 		}
 	}
 }
 
-// ended logs that a program has ended, which is a violation unless it may.
-func (c *chaos) ended(may bool, format string, args ...any) {
+// found logs what has become of a program or a node, which is a violation unless it may.
+func (c *chaos) found(may bool, format string, args ...any) {
 	if may {
 		c.t.Logf(format, args...)
 	} else {
@@ -252,17 +262,19 @@ const schedulerIsStuck = `last=$(tail -q -n 12 ` + pbsHome + `/sched_logs/*)
 
 const restartScheduler = `kill -KILL $(cat ` + pbsHome + `/sched_priv/sched.lock); sleep 1; /opt/pbs/sbin/pbs_sched`
 
-// bringBack does what an operator does. A hook that is killed with its MoM is an error of the hook
-// to PBS, and its fail_action holds until somebody ends that.
-func bringBack(t *testing.T) {
+// bringBack does what an operator does. A hook that is killed, alone or with its MoM, has failed to
+// PBS. Its fail_action holds until somebody ends that. A node may not be offline where no hook was
+// killed.
+func (c *chaos) bringBack() {
 	if run(nodes[0], schedulerIsStuck) == nil {
 		last, err := output("root", nodes[0], "tail -q -n 4 "+pbsHome+"/sched_logs/*; "+restartScheduler)
-		t.Logf("the scheduler is stuck, and started anew: %s, %v", last, err)
+		c.t.Logf("the scheduler is stuck, and started anew: %s, %v", last, err)
 	}
 	for _, node := range nodes {
-		if state := on(t, nodes[0], "pbsnodes "+node); strings.Contains(state, "due to hook error") {
-			t.Logf("%s is offline due to a hook error, and brought back", node)
-			on(t, nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
+		if state := on(c.t, nodes[0], "pbsnodes "+node); strings.Contains(state, "due to hook error") {
+			c.found(c.failed[node], "%s is offline due to a hook error, and brought back: %s", node,
+				on(c.t, node, "grep -h hook "+pbsHome+"/mom_logs/* | tail -n 20"))
+			on(c.t, nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
 		}
 	}
 }
@@ -274,7 +286,7 @@ func (c *chaos) drain(within time.Duration) {
 	since := time.Now()
 	eventually(c.t, "all jobs have finished", within, func() bool {
 		c.repair()
-		bringBack(c.t)
+		c.bringBack()
 		on(c.t, nodes[0], "for j in $(qselect -s S); do qsig -s resume $j 2>/dev/null; done; "+
 			"for j in $(qselect -s H); do qrls -h uos $j 2>/dev/null; done; :")
 		now := on(c.t, nodes[0], "qselect")
@@ -327,10 +339,12 @@ func (c *chaos) unstick(id string) {
 	c.forced[id] = true
 }
 
-// leftOn is what a node still has of jobs: cgroups, records, processes of their owner.
+// leftOn is what a node still has of jobs: cgroups, records and their files, processes of their
+// owner.
 func leftOn(t *testing.T, node string) string {
 	t.Helper()
 	return on(t, node, fmt.Sprintf(`find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '*.%s'
 hookhost jobs --json | grep '"job"' || :
+find /run/hookhost/jobs /run/hookhost/aux -type f
 ps -u alice -o pid=,comm= | grep -v qsub || :`, nodes[0]))
 }
