@@ -35,6 +35,21 @@ func (j *job) report(node string) hostReport {
 	return r
 }
 
+// joined is the report that node1 makes of those of all nodes.
+func (j *job) joined() hostReport {
+	j.t.Helper()
+	parts := ""
+	for _, node := range nodes {
+		parts += on(j.t, node, "hookhost report --format json "+j.id) + "\n"
+	}
+	var r hostReport
+	text := on(j.t, "node1", "hookhost report --format json - <<'END'\n"+parts+"END")
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		j.t.Fatalf("joined reports of job %s: %v in %s", j.id, err, text)
+	}
+	return r
+}
+
 // spin is a program that uses so many seconds of cpu time, and so many megabytes.
 func spin(seconds float64, megabytes int) string {
 	program := fmt.Sprintf(`import time\nx = bytearray(%d << 20)\nwhile time.process_time() < %.2f: sum(range(10000))`,
@@ -88,6 +103,15 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 	}
 	if got, want := r.ResourcesUsed["mem"], a.ResourcesUsed["mem"]; got != want {
 		t.Errorf("mem: %v in the report of node1, %v in qstat", got, want)
+	}
+	whole := j.joined() // vmem of all hosts is in their own reports alone
+	for _, name := range []string{"mem", "vmem", "walltime"} {
+		if got, want := whole.ResourcesUsed[name], a.ResourcesUsed[name]; got != want {
+			t.Errorf("%s: %v in the joined report, %v in qstat", name, got, want)
+		}
+	}
+	if len(whole.Hosts) != len(nodes) || len(whole.Missing) > 0 {
+		t.Errorf("joined report: %+v", whole)
 	}
 	idle(t, "alice")
 }
