@@ -39,10 +39,11 @@ done
 echo "pbs_mom does not start" >&2; tail -n 20 ` + pbsHome + `/mom_logs/* >&2; exit 1`
 }
 
-// momIsUp starts the MoM of a node where none runs, and waits until the server knows.
+// momIsUp starts the MoM of a node where none runs, and waits until the server knows by
+// its natural vnode. Beside a Stale vnode, pbsnodes has <various> for the state of the whole node.
 func momIsUp(node, option string) error {
 	return errors.Join(run(node, startMoM(option)),
-		until(nodes[0], "pbsnodes "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
+		until(nodes[0], "pbsnodes -v "+node+" | grep -qE 'state = (free|job-busy|job-exclusive|offline)'"))
 }
 
 // TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone kills the MoM of a sister, and restarts it

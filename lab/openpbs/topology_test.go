@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // vnode is what pbsnodes tells of a vnode.
@@ -99,6 +101,54 @@ func vnodePerSocket(t *testing.T, toml string, on ...string) {
 		eventually(t, node+" has two vnodes", 30*time.Second, func() bool {
 			v := vnodes(t, node)
 			return v[node+"[0]"].State == "free" && v[node+"[1]"].State == "free"
+		})
+	}
+}
+
+// A MoM that is started again no longer lists the vnodes, and the server has them as Stale. They
+// have nothing if SIGHUP came first. Otherwise they have what they had, and the scheduler leaves
+// them out.
+func TestVnodesOfSocketsThatAreTakenBackAreNotCountedBesideTheNode(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	cpus := func(of ...string) (sum int) {
+		for _, node := range of {
+			for _, v := range vnodes(t, node) {
+				if v.State != "Stale" {
+					sum += v.available(t, "ncpus")
+				}
+			}
+		}
+		return sum
+	}
+	before, together := cpus(node), cpus(nodes...)
+	for _, hup := range []bool{true, false} {
+		t.Run(fmt.Sprintf("SIGHUP first=%t", hup), func(t *testing.T) {
+			vnodePerSocket(t, "", node)
+			write(t, node, ownFile, "[vnodes]\nvnode_per_numa_node = false")
+			if hup {
+				must.NoError(t, reconfigure(node))
+				eventually(t, "the cpus are counted once", 30*time.Second, func() bool {
+					return cpus(node) == before
+				})
+			}
+			on(t, node, "kill -TERM $("+momPid+")")
+			must.NoError(t, run(node, reload))
+			must.NoError(t, momIsUp(node, goesOn))
+			eventually(t, "so they are after a restart of MoM", 30*time.Second, func() bool {
+				all := vnodes(t, node)
+				return all[node+"[0]"].State == "Stale" && all[node+"[1]"].State == "Stale" && cpus(node) == before
+			})
+			if hup {
+				must.Equal(t, "cpus as pbsnodes sums them", fmt.Sprint(before), available(t, node, "ncpus"))
+			}
+			more := qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb", together+1), "true")
+			eventually(t, "the scheduler does not count them", 30*time.Second, func() bool {
+				return strings.HasPrefix(more.attributes().Comment,
+					"Can Never Run: Insufficient amount of resource: ncpus")
+			})
+			all := qsub(t, "alice", fmt.Sprintf("-l select=1:ncpus=%d:mem=64mb:host=%s", before, node), "true")
+			all.succeeds()
+			all.gone()
 		})
 	}
 }
