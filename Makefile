@@ -33,7 +33,7 @@ demo: all ## run three jobs and show their reports (root)
 
 # Tests are users other than root as well, who have to reach what is made for them.
 test: all ## every test, on this machine's kernel too (root)
-	@scripts/need root python3 packages
+	@scripts/need root python3 packages mpi
 	umask 022; $(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
 
 attacks: all ## play the attacks of docs/security.md and print each with its result (root)
@@ -52,12 +52,12 @@ test-vm: ## the kernel tests in guests of other kernels, inits and topologies (r
 	lab/vm/test $(if $(V),-l $(V))
 
 test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKHOST_OPENPBS names a built one
-	@scripts/need root python3 packages
+	@scripts/need root python3 packages mpi
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
 
 chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for T (10m), by the plan of SEED (root)
-	@scripts/need root python3 packages
+	@scripts/need root python3 packages mpi
 	@lab/openpbs/tarball >/dev/null
 	$(GO) test -tags openpbs -count=1 -v -timeout 24h -run Chaos ./lab/openpbs \
 		-chaos.for=$(or $(T),10m) -chaos.seed=$(or $(SEED),0) -chaos.server
@@ -79,7 +79,7 @@ check: ## what has to pass before a commit: format, vet, staticcheck, modules, p
 
 race: ## the tests of what runs at the same time and needs no kernel, with the race detector
 	@scripts/need go cc
-	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/metrics ./internal/mom ./internal/plugin ./internal/sister ./internal/web ./hostapi/...
+	CGO_ENABLED=1 $(GO) test -race -short -count=1 ./internal/api ./internal/host ./internal/metrics ./internal/mom ./internal/plugin ./internal/web ./hostapi/...
 
 bench: all ## measure, in five minutes (root)
 	@scripts/need root python3

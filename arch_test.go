@@ -44,8 +44,7 @@ var edges = map[string][]string{
 	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
 		"internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/ledger", "internal/mom",
 		"internal/nodestate", "internal/openpbs", "internal/pbs", "internal/plugin", "internal/proc",
-		"internal/metrics", "internal/report", "internal/serieslog", "internal/settings", "internal/sister",
-		"internal/stray", "internal/systemd"},
+		"internal/metrics", "internal/report", "internal/serieslog", "internal/settings", "internal/systemd"},
 	"internal/devfilter": {"internal/kernfs"},
 	"internal/rapl":      {"internal/kernfs"},
 	"internal/inventory": {"internal/disk", "internal/kernfs", "internal/topology"},
@@ -58,9 +57,7 @@ var edges = map[string][]string{
 	"internal/plugin":    {"hostapi", "internal/disk", "internal/proc"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/plugin",
 		"internal/report", "internal/series", "internal/usage"},
-	"internal/api": {"hostapi", "internal/disk", "internal/jobstate", "internal/pbs", "internal/report"},
-	"internal/sister": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/host",
-		"internal/jobstate", "internal/pbs", "internal/report", "internal/usage"},
+	"internal/api":     {"hostapi", "internal/disk", "internal/jobstate", "internal/report"},
 	"internal/metrics": {"hostapi", "internal/api", "internal/host", "internal/jobstate"},
 	"internal/top":     {"hostapi", "internal/api", "internal/jobstate"},
 	"internal/web":     {"hostapi", "internal/api", "internal/disk", "internal/jobstate", "internal/report"},
@@ -102,7 +99,7 @@ var edges = map[string][]string{
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr", "internal/api",
 		"internal/config", "internal/daemon", "internal/doctor", "internal/ledger", "internal/mom",
 		"internal/openpbs", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
-		"internal/serieslog", "internal/settings", "internal/sister", "internal/tm", "internal/top", "internal/web"},
+		"internal/serieslog", "internal/settings", "internal/tm", "internal/top", "internal/web"},
 }
 
 // testOnly packages may be imported from _test.go files alone.
@@ -139,8 +136,8 @@ var libraries = map[string][]string{
 
 	"pgregory.net/rapid": {}, // tests alone
 
-	"crypto/tls":  {"internal/api"},
-	"crypto/x509": {"internal/api", "internal/sister"},
+	"crypto/tls":  {}, // hookhost talks to no other host
+	"crypto/x509": {},
 }
 
 type goPackage struct {

@@ -29,8 +29,8 @@ const maxProblem = 1 << 10
 // job.id, an id that CheckJobID refuses, and a NUL byte in a string are errors. So are more than
 // limit bytes (0 means RequestLimit).
 //
-// The last one of two equal keys counts, as with encoding/json. hook_state, elapsed, partial and
-// head are ignored: only the host says them.
+// The last one of two equal keys counts, as with encoding/json. hook_state, elapsed and
+// partial are ignored: only the host says them.
 func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
 	if limit <= 0 {
 		limit = RequestLimit
@@ -169,8 +169,8 @@ func (j *Job) check(path string) error {
 }
 
 // dropForeign forgets what an event from outside cannot say and returns the keys. These are hooks'
-// state, how long a job has run, whether a list is complete, and the host of an event. A job in a
-// host's event and a list in a job's event go, too.
+// state, how long a job has run, and whether a list is complete. A job in an event of the host and
+// a list in an event of a job go, too.
 func (r *Request) dropForeign() []string {
 	var dropped []string
 	if r.Event.ForJob() {
@@ -185,10 +185,6 @@ func (r *Request) dropForeign() []string {
 	if r.Partial {
 		r.Partial = false
 		dropped = append(dropped, "partial")
-	}
-	if r.Head != "" {
-		r.Head = ""
-		dropped = append(dropped, "head")
 	}
 	if r.Job != nil {
 		dropped = append(dropped, r.Job.dropForeign("job")...)

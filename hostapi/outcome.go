@@ -78,10 +78,6 @@ type Outcome struct {
 	// one of both.
 	CallAtElapsed time.Duration `json:"call_at_elapsed,omitempty"`
 
-	// AskSisters, beside CallAgain or CallAtElapsed, has the job's other hosts asked before that
-	// call what it has used there. The key changes nothing for a job of one host and under pbs_mom.
-	AskSisters bool `json:"ask_sisters,omitempty"`
-
 	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed. The limit is for
 	// people and programs that ask how long is left, and has no effect of its own. Nil leaves it as
 	// it is, 0 says that nothing limits the job.
@@ -98,21 +94,14 @@ type JobUpdate struct {
 	State         json.RawMessage `json:"state,omitempty"`
 	CallAgain     time.Duration   `json:"call_again,omitempty"`
 	CallAtElapsed time.Duration   `json:"call_at_elapsed,omitempty"`
-	AskSisters    bool            `json:"ask_sisters,omitempty"`
 	WalltimeLimit *time.Duration  `json:"walltime_limit,omitempty"`
 
 	// AttachEnv counts only while the host has none of this hook for the job, as after the job's
 	// record was lost.
 	AttachEnv map[string]string `json:"attach_env,omitempty"`
 
-	// SignalSisters is a signal, without SIG, that the job's processes on its other hosts are to
-	// get: execjob_preterm goes there with it. The key has no effect for a job of one host and
-	// under pbs_mom.
-	SignalSisters string `json:"signal_sisters,omitempty"`
-
 	// Strays are processes outside of every job that belong to this one, at most MaxStrays. The
-	// host takes them in by execjob_attach, or has the job's other hosts asked first. The result is
-	// a note of the job's.
+	// host attaches them to the job by execjob_attach, and adds a note to the job.
 	Strays []Stray `json:"strays,omitempty"`
 
 	// Begin is the execjob_begin of a job that JobList lacks, as the job's cgroup has it. The host
@@ -128,20 +117,8 @@ type JobUpdate struct {
 type Stray struct {
 	Process ProcessID `json:"process"`
 	Comm    string    `json:"comm,omitempty"` // its name, for notes
-	// Age is how long it has been there, in nanoseconds: what was there before its job did not come
-	// out of it.
-	Age time.Duration `json:"age,omitempty"`
-	// Match says by what it belongs to the job: ancestry, session, environment; origin when From
-	// has to be asked about first.
-	Match string  `json:"match"`
-	From  *Origin `json:"from,omitempty"`
-}
-
-// Origin is the connection of ssh that a process came by: SSH_CONNECTION as its client sees it.
-// Both are IP:PORT.
-type Origin struct {
-	Local  string `json:"local"`  // the client's end
-	Remote string `json:"remote"` // sshd's
+	// Match says by what it belongs to the job: ancestry, session, environment.
+	Match string `json:"match"`
 }
 
 // MaxStrays bounds the strays of one job in one answer; there is a next periodic.

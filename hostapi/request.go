@@ -45,21 +45,6 @@ type Request struct {
 	// such as `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
 	MoM *ProcessID `json:"mom,omitempty"`
 
-	// Signal, at preterm, is the signal for the job's processes on this host, without SIG. The
-	// job's first host has given it to its own (JobUpdate.SignalSisters). Under pbs_mom there is
-	// none.
-	Signal string `json:"signal,omitempty"`
-
-	// Run is one start of a job on all its hosts: 32 hex digits. The mother superior makes it at a
-	// begin with Spread; otherwise it is "".
-	Run string `json:"run,omitempty"`
-	// Spread, at begin, has this host send the job's events to its other hosts (`hookhost run
-	// --host`). pbs_mom does that itself.
-	Spread bool `json:"spread,omitempty"`
-	// Head is the host that sent this event over TLS, as its certificate names it; "" for events of
-	// this host. Only the host says it: an event from outside that has it is taken without.
-	Head string `json:"head,omitempty"`
-
 	// PBS says, at begin, that pbs_mom itself begins the job here. MoMHome is where that one keeps
 	// its files: the folder of its mom_priv; "" is not known. Only the host sets both.
 	PBS     bool   `json:"pbs,omitempty"`
@@ -119,11 +104,6 @@ type Job struct {
 	// its end. Suspensions do not count, nor does who sets the clock. The host counts it; 0 before
 	// the first launch.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
-
-	// OtherCPUTSeconds is the cpu time that the job has used on its other hosts, as they last told.
-	// Nil stands for a job of one host, for pbs_mom, and for hosts that nobody has asked yet
-	// (Outcome.AskSisters).
-	OtherCPUTSeconds *float64 `json:"other_cput_seconds,omitempty"`
 
 	// State is what this hook last returned in Outcome.State for this job; nil before that.
 	State json.RawMessage `json:"hook_state,omitempty"`
@@ -234,23 +214,6 @@ func CheckJobID(id string) error {
 			id = id[:64] + "..."
 		}
 		return fmt.Errorf("job id %q: not of the form 12, 12.server or 12[3].server", id)
-	}
-	return nil
-}
-
-var runID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-
-// IsRun reports whether text has the form of Request.Run: 32 hexadecimal digits.
-func IsRun(text string) bool { return runID.MatchString(text) }
-
-var signalName = regexp.MustCompile(`^[A-Z][A-Z0-9]{1,9}([+-][0-9]{1,2})?$`)
-
-// CheckSignal returns an error unless name has the form of a signal's name without SIG, as
-// Request.Signal and JobUpdate.SignalSisters have it: TERM, USR1, RTMIN+3. Which there are, the
-// kernel that is to send it knows.
-func CheckSignal(name string) error {
-	if !signalName.MatchString(name) {
-		return fmt.Errorf("signal %q: not a signal's name without SIG", name[:min(len(name), 16)])
 	}
 	return nil
 }

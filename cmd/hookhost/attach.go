@@ -44,10 +44,7 @@ name as well. Without -j, JOB is the only job that the process's user has on thi
 and the owner of a job can do that, with processes of the owner's. A daemon that is restarted at the
 moment, or has too many attaches at once, is waited for, 10 seconds at most.
 
--h HOST attaches a process of another host of the job: its number is the one that it has there, and
-JOB has to be named. That host finds out whether the process is the job's, such as by its environment
-or its parents. Both need a daemon and [sister] in their configuration (docs/sisters.md).
-In a job of PBS 'hookhost remsh' runs a command on another host.
+A process of another host of the job is attached there: pbs_tmrsh HOST pbs_attach -j JOB -p PID.
 
 In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes
 there cannot be named by PID, nor taken in by -P.`,
@@ -68,7 +65,7 @@ there cannot be named by PID, nor taken in by -P.`,
 	f.StringVarP(&o.pid, "pid", "p", "", "the process to take in")
 	f.BoolVarP(&o.parent, "parent", "P", false, "take in the parent's session too")
 	f.BoolVarP(&o.session, "session", "s", false, "run CMD in a session of its own")
-	f.StringVarP(&o.host, "host", "h", "", "the host of the process")
+	f.StringVarP(&o.host, "host", "h", "", "the host of the process; only this one, see above")
 	f.BoolP("cmd", "c", false, "accepted for pbs_attach's sake and not used")
 	f.Bool("help", false, "help for attach") // without its letter, which is pbs_attach's for the host
 	f.BoolVar(&o.version, "version", false, "print the version")
@@ -89,7 +86,7 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 		return misuse(fmt.Errorf("attach: %w", errors.Join(wrong...)))
 	}
 	if here, name := c.isHere(o.host); !here {
-		return c.attachThere(cmd.Context(), o, pid, name)
+		return attachError(fmt.Errorf("host %s: this is %s: run 'pbs_tmrsh %[1]s pbs_attach' in the job", o.host, name))
 	}
 	if o.session {
 		return c.attachInSession(o)
@@ -165,19 +162,6 @@ func (c *cli) isHere(host string) (here bool, name string) {
 	own := func(name string) bool { return tm.IsHost(host, name) }
 	here = host == "" || host == "localhost" || slices.ContainsFunc(names, own)
 	return here, names[len(names)-1]
-}
-
-// attachThere has another host of the job attach a process of its own, by way of the daemon here.
-func (c *cli) attachThere(ctx context.Context, o attachOptions, pid int, here string) error {
-	if o.pid == "" {
-		const text = "attach: tm_attach: TM_ESYSTEM: host %s: this is %s, where CMD is to run: " +
-			"'hookhost remsh %[1]s CMD' runs it there"
-		return fmt.Errorf(text, o.host, here)
-	}
-	if _, err := tm.AttachOn(ctx, c.Socket, o.host, o.job, pid); err != nil {
-		return attachError(err)
-	}
-	return nil
 }
 
 // attachInSession does the rest in a new session and waits for it.

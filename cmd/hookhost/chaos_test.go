@@ -32,7 +32,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	seed := setting(t, "HOOKHOST_SEED", rand.Uint64N(1_000_000))
 	long := chaosTime(t)
 	if long > 0 {
-		t.Parallel() // with that of sisters
+		t.Parallel()
 	}
 	plan := chaosPlan{seed: seed, server: fmt.Sprint("chaos", os.Getpid()), cpus: runtime.NumCPU(), brief: long == 0}
 	t.Logf("HOOKHOST_SEED=%d HOOKHOST_CHAOS=%v", seed, long)

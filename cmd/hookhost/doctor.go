@@ -6,14 +6,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/doctor"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/settings"
-	"github.com/hookhost/hookhost/internal/sister"
 )
 
 func (c *cli) doctorCommand() *cobra.Command {
@@ -56,10 +54,6 @@ when a configured hook cannot work.`,
 
 // examined is the node as doctor has to know it.
 func (c *cli) examined(s settings.Settings) (*doctor.Node, error) {
-	name, err := settings.Node(s.File)
-	if err != nil {
-		return nil, err
-	}
 	standIn, err := c.Find(standInProgram)
 	if err != nil {
 		return nil, err
@@ -67,13 +61,6 @@ func (c *cli) examined(s settings.Settings) (*doctor.Node, error) {
 	return &doctor.Node{
 		Settings: s, Config: c.Config, State: c.State, Socket: c.Socket, StandIn: standIn,
 		Hooks: func() (*plugin.Registry, error) { return c.Registry(s.File) },
-		Certificate: func() (string, time.Time, error) {
-			id, err := sister.LoadIdentity(s.File.Sister, name)
-			if err != nil {
-				return "", time.Time{}, err
-			}
-			return id.Name(), id.Expires(), nil
-		},
 	}, nil
 }
 

@@ -28,7 +28,7 @@ func (c *cli) jobsCommand() *cobra.Command {
   HOSTS    how many hosts it has
   RANKS    its MPI ranks that were seen
 
-A job that another host has begun is known with its part on this host alone.
+Of a job on several hosts this host's part is listed.
 
 --mine is for programs inside a job. It prints how many seconds the job that it is called in may
 still run: a whole number, rounded down, or "unlimited". Seconds in which the job is suspended do

@@ -119,7 +119,7 @@ report its usage.`,
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
 		c.jobsCommand(), c.topCommand(), c.reportCommand(), c.webCommand(), c.doctorCommand(), c.configCommand(),
-		c.certCommand(), c.openpbsCommand(), c.versionCommand(),
+		c.openpbsCommand(), c.versionCommand(),
 	)
 	misuseFlags(root)
 	if isPBS(called) {

@@ -1,13 +1,11 @@
 package main_test
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -102,50 +100,5 @@ func TestRemshThatCannotStartTheCommandSaysWhyInOneLine(t *testing.T) {
 		if want := "hookhost: remsh: " + tt.want + "\n"; r.status != 255 || r.stdout != "" || r.stderr != want {
 			t.Errorf("%s: %+v, want %q", name, r, want)
 		}
-	}
-}
-
-// lines are what a program says, with a bound on how long one may take.
-type lines struct{ c chan string }
-
-func newLines(r io.Reader) *lines {
-	l := &lines{make(chan string, 64)}
-	go func() {
-		var b [1]byte
-		var line []byte
-		for {
-			if n, err := r.Read(b[:]); n == 0 || err != nil {
-				close(l.c)
-				return
-			}
-			if b[0] != '\n' {
-				line = append(line, b[0])
-				continue
-			}
-			l.c <- string(line)
-			line = nil
-		}
-	}()
-	return l
-}
-
-func (l *lines) next(t testing.TB) string {
-	t.Helper()
-	select {
-	case line, ok := <-l.c:
-		if !ok {
-			t.Fatal("no more lines")
-		}
-		return line
-	case <-time.After(2 * time.Minute):
-		t.Fatal("no line in time")
-	}
-	return ""
-}
-
-func (l *lines) want(t testing.TB, line string) {
-	t.Helper()
-	if got := l.next(t); got != line {
-		t.Fatalf("%q, want %q", got, line)
 	}
 }

@@ -33,8 +33,7 @@ type runOptions struct {
 func (c *cli) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use: "run [-l RES]... [--host HOST]... [-N NAME] [-u USER] [--job ID] [--report text|json|none]" +
-			" -- CMD [ARG...]",
+		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report text|json|none] -- CMD [ARG...]",
 		Short: "Run a command as a job, through every event",
 		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is
 passed through untouched. The report goes to standard error when it has ended. -l is as for qsub
@@ -55,15 +54,10 @@ CMD has the caller's umask, environment and open files. With -u CMD is another u
 CMD gets PATH, TZ, HOOKHOST_* and the variables of terminal and language then, and of the open files
 standard input, output and error.
 
---host, once for each host, runs the job on several. The first is this one, where CMD is started. The
-chunks of select go to the hosts in turn. The others need a daemon, and each needs [sister] in its
-configuration (docs/sisters.md). CMD starts its processes on the others itself, as mpirun does, or by
-'hookhost remsh HOST'. When one host rejects the job it runs on none.
-
 Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the
 job; 126 and 127 when CMD could not be run or was not found.`,
 		Example: `  hookhost run -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00 -- make -j2
-  hookhost run -u alice --host n1 --host n2 --host n3 -l select=3:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./solver`,
+  hookhost run -u alice -l select=1:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./solver`,
 		DisableFlagsInUseLine: true,
 		Args:                  nArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,7 +74,6 @@ job; 126 and 127 when CMD could not be run or was not found.`,
 	f.SetInterspersed(false)
 	f.StringArrayVarP(&o.Resources, "resource", "l", nil, "resources, as for qsub")
 	f.StringVarP(&o.Name, "name", "N", "", "the job's name; CMD's otherwise")
-	f.StringArrayVar(&o.Hosts, "host", nil, "a host of the job, this one first; several by comma")
 	f.StringVarP(&o.User, "user", "u", "", "run as this user")
 	f.StringVar(&o.ID, "job", "", "the job's id; the next number of this node otherwise")
 	f.StringVar(&o.report, "report", "text", "text, json or none")
@@ -164,14 +157,6 @@ func (c *cli) runJob(
 	if err != nil {
 		return 0, err
 	}
-	hosts, err := o.On(name)
-	if err != nil {
-		return 0, fmt.Errorf("run: %w", err)
-	}
-	if len(hosts) > 1 && !cfg.Sister.Configured() {
-		return 0, errors.New("run: --host: this host works with no other: " +
-			"set ca, cert and key in [sister] (see docs/sisters.md)")
-	}
 	link, err := c.finder().Open(ctx, cfg.Cgroup.Prefix, log)
 	if err != nil {
 		return 0, err
@@ -182,7 +167,7 @@ func (c *cli) runJob(
 			return 0, err
 		}
 	}
-	spec, err := o.Spec(job, hosts, os.Environ())
+	spec, err := o.Spec(job, name, os.Environ())
 	if err != nil {
 		return 0, err
 	}

@@ -132,7 +132,7 @@ func (p *place) answers(text string) *daemon {
 
 // answering is an answer as internal/api writes it.
 func answering(status int, body string) string {
-	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\nHookhost-Api: 1\r\n"+
+	return fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n"+
 		"Connection: close\r\n\r\n%s", status, http.StatusText(status), len(body), body)
 }
 

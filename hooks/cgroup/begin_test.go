@@ -74,10 +74,6 @@ func TestBeginRefused(t *testing.T) {
 			asks("ncpus=5")(r)
 			r.MoM = &hostapi.ProcessID{PID: os.Getpid(), StartTime: 1}
 		}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
-		{"the same from another host", nil, func(r *hostapi.Request) {
-			asks("ncpus=5")(r)
-			r.Run, r.Head = strings.Repeat("0", 32), "node2"
-		}, hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, asks("ncpus=4"), hostapi.KindBusy,
 			"ncpus requested (4) exceeds ncpus available (3); held: cpu 0 by job 9.srv"},
 		{"more memory than there is", nil, asks("ncpus=1", "mem=17gb"), kindHeld,

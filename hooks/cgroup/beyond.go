@@ -27,7 +27,7 @@ func beyond(format string, args ...any) error {
 // that of `hookhost run`, whose user has chosen the node.
 func holdBeyond(begin *hostapi.Request, err error) (*hostapi.Outcome, error) {
 	_, is := errors.AsType[*beyondNode](err)
-	if !is || begin == nil || begin.MoM != nil || begin.Run != "" || begin.Head != "" {
+	if !is || begin == nil || begin.MoM != nil {
 		return nil, err
 	}
 	return &hostapi.Outcome{Reject: true, Message: err.Error(), OnReject: hostapi.JobActionHold}, nil

@@ -74,7 +74,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 // resized returns the mark of a job in its new size.
 func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 	begin, job := *old.Begin, *told
-	job.State, job.Phase, job.Elapsed, job.OtherCPUTSeconds = nil, "", 0, nil
+	job.State, job.Phase, job.Elapsed = nil, "", 0
 	if job.KillDelay == nil {
 		job.KillDelay = begin.Job.KillDelay
 	}

@@ -65,14 +65,7 @@ func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hos
 // ExecjobPreterm readies the job for the signals that come next: SIGTERM and, from a MoM that asks
 // no hook again, SIGKILL. The job gets the cpu time to die of them, and a suspended one is thawed.
 // The event is never refused: a job that cannot be thawed is killed as it is.
-//
-// A signal that only warns, as the job's first host may send it, ends no job.
 func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	suspended := req.Job.Phase == hostapi.PhaseSuspended
-	warns := req.Signal != "" && req.Signal != "TERM"
-	if warns && !suspended {
-		return &hostapi.Outcome{}, nil
-	}
 	j, release, err := h.live(ctx, req)
 	if err != nil {
 		h.log.Warn(err)
@@ -81,10 +74,8 @@ func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hosta
 		return &hostapi.Outcome{}, nil
 	}
 	defer release()
-	if !warns {
-		err = j.Hasten()
-	}
-	if suspended {
+	err = j.Hasten()
+	if req.Job.Phase == hostapi.PhaseSuspended {
 		err = errors.Join(err, h.resume(ctx, j))
 	}
 	if err != nil {

@@ -231,21 +231,16 @@ func TestPretermThaws(t *testing.T) {
 	})
 }
 
-// A job with ncpus=0 that is killed on request gets the cpu time to die. A warning changes nothing.
+// A job with ncpus=0 that is killed on request gets the cpu time to die.
 func TestPretermLeavesAJobTheCPUTimeToDie(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=0"))
 		n.launch("1.srv")
-		for _, tt := range []struct {
-			signal string
-			raised bool
-		}{{"USR1", false}, {"", true}} {
-			n.do(hostapi.EventPreterm, "1.srv", func(r *hostapi.Request) { r.Signal = tt.signal })
-			l, err := n.cgroup("1.srv").Limits("cpu")
-			must.NoError(t, err)
-			if raised := l.CPUShares > 900 && l.Quota == 0; raised != tt.raised || !raised && l.CPUShares > 10 {
-				t.Errorf("signal %q: shares %d, quota %v; want raised: %v", tt.signal, l.CPUShares, l.Quota, tt.raised)
-			}
+		n.do(hostapi.EventPreterm, "1.srv")
+		l, err := n.cgroup("1.srv").Limits("cpu")
+		must.NoError(t, err)
+		if l.CPUShares <= 900 || l.Quota != 0 {
+			t.Errorf("shares %d, quota %v", l.CPUShares, l.Quota)
 		}
 	})
 }

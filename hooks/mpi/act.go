@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -14,7 +13,7 @@ import (
 func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	switch v.Class {
 	case stray.Unknown:
-		s.unknown(k, f, "nothing says what it belongs to")
+		s.unknown(k, f)
 	case stray.Certain:
 		switch {
 		case s.list[v.Job] == nil: // of another list
@@ -27,29 +26,17 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 		case s.scans >= k.next:
 			s.adopt(k, f, v)
 		}
-	case stray.Ask:
-		asked := k.tries > 0
-		switch {
-		case s.action != adoptStrays: // only the host can ask
-			k.next = s.scans + farthest
-		case s.scans >= k.next && !f.Gone:
-			s.ask(k, f)
-		}
-		// Nothing but its environment says that it came by ssh, or it came from this very host.
-		if !f.LoggedIn() && (f.Gone || asked || s.action != adoptStrays) {
-			s.unknown(k, f, "it came by ssh, and nothing says from which job or login")
-		}
 	}
 	return nil
 }
 
 // unknown reports a process of which nothing is certain.
-func (s *scan) unknown(k *sighting, f stray.Facts, why string) {
+func (s *scan) unknown(k *sighting, f stray.Facts) {
 	if s.partial { // a job that is not known yet may have it
 		k.judged = ""
 		return
 	}
-	s.report(k, s.onlyJob(k.uid), f, why)
+	s.report(k, s.onlyJob(k.uid), f, "nothing says what it belongs to")
 }
 
 // adopt hands a process over to the host, once it was looked at again.
@@ -65,35 +52,11 @@ func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 	}
 	s.sessions[session] = true
 	u.Strays = append(u.Strays,
-		hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age, Match: v.Match})
+		hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Match: v.Match})
 	s.handedOver(k)
 }
 
-// ask hands a process that came by ssh over to the host, for each job of its user. The host finds
-// out which of them it is, if any.
-func (s *scan) ask(k *sighting, f stray.Facts) {
-	mine := slices.DeleteFunc(slices.Clone(s.jobs), func(j stray.Job) bool { return j.UID != k.uid })
-	for _, j := range mine {
-		if s.list[j.ID] == nil { // of another list: then it is asked about for all
-			k.judged = ""
-			return
-		}
-		session := sessionOf{j.ID, f.Session}
-		if f.Session > 0 && s.sessions[session] || len(s.update(j.ID).Strays) >= hostapi.MaxStrays {
-			return
-		}
-	}
-	for _, j := range mine {
-		s.sessions[sessionOf{j.ID, f.Session}] = true
-		u := s.update(j.ID)
-		u.Strays = append(u.Strays, hostapi.Stray{Process: f.ID(), Comm: hostapi.Printable(f.Comm), Age: f.Age,
-			Match: stray.ByOrigin, From: f.SSH})
-	}
-	s.handedOver(k)
-}
-
-// handedOver puts off the next time: the host may have refused the process, and somebody may have
-// logged in whom no job has sent.
+// handedOver puts off the next time: the host may have refused the process.
 func (s *scan) handedOver(k *sighting) {
 	k.tries++
 	k.next = s.scans + min(1<<min(k.tries-1, 10), farthest)

@@ -138,31 +138,17 @@ func (s *scan) settled(k *sighting) bool {
 		return true
 	case k.judged != depends:
 		return false
-	case k.class == stray.Certain || k.class == stray.Ask:
+	case k.class == stray.Certain:
 		return s.scans < k.next
 	}
 	return true
 }
 
-// judge reads a process and decides what it is. The client of one that came by ssh from this very
-// host is looked for here where the host is not to be asked.
-func (s *scan) judge(p proc.Process) (f stray.Facts, v stray.Verdict, err error) {
-	f, err = s.facts.Read(p)
+// judge reads a process and decides what it is.
+func (s *scan) judge(p proc.Process) (stray.Facts, stray.Verdict, error) {
+	f, err := s.facts.Read(p)
 	if err != nil {
-		return f, v, err
+		return f, stray.Verdict{}, err
 	}
-	if v = stray.Match(f, s.jobs); v.Class != stray.Ask || s.action == adoptStrays || f.Gone {
-		return f, v, nil
-	}
-	id, err := s.facts.Sender(s.ctx, *f.SSH, s.jobs, s.members)
-	if !slices.ContainsFunc(s.jobs, func(j stray.Job) bool { return j.ID == id && j.UID == f.UID }) { // another user's
-		id = ""
-	}
-	if err != nil && s.ctx.Err() == nil {
-		return f, v, err
-	}
-	if id != "" {
-		v = stray.Verdict{Class: stray.Certain, Job: id, Match: stray.ByOrigin}
-	}
-	return f, v, nil
+	return f, stray.Match(f, s.jobs), nil
 }

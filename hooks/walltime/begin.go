@@ -11,7 +11,7 @@ import (
 // The job's cgroup need not be there.
 func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	s := stateFor(req)
-	told, err := s.follow(h.policy, req.Job, h.placeOf(s, req.Job, nil, req.Node))
+	told, err := s.follow(h.policy, req.Job, h.cpusFor(req.Job, nil))
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}
@@ -20,8 +20,7 @@ func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.O
 
 // outcome is the answer to an event that says what the job asks for.
 func (s *state) outcome(told []string) *hostapi.Outcome {
-	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, AskSisters: s.asks(),
-		WalltimeLimit: s.walltimeLimit(), JobStderr: told}
+	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 }
 
 // ExecjobResize takes over the new limits. A job that is over them is not touched here, for it may
@@ -38,7 +37,7 @@ func (h *hook) ExecjobResize(_ context.Context, req *hostapi.Request) (*hostapi.
 	if s == nil {
 		s = cmp.Or(h.found(j), stateFor(req))
 	}
-	told, err := s.follow(h.policy, req.Job, h.placeOf(s, req.Job, j, req.Node))
+	told, err := s.follow(h.policy, req.Job, h.cpusFor(req.Job, j))
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
 	}

@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +10,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // hook answers the events. A hook keeps nothing about jobs: their progress stands in their state,
@@ -70,55 +65,13 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now(), tell: nobody}, nil
 }
 
-// place is where a job runs, as far as the limits of time depend on it.
-type place struct {
-	cpus      int  // of this host; 1 for a job that asks for no cput
-	otherCPUs int  // of the other hosts, where this one looks at the job's time for all of them; 0 likewise
-	spread    bool // there are such hosts
-}
-
-// placeOf finds out where a job runs. j is nil before the job has a cgroup, node is this host's
-// name in exec_vnode.
-func (h *hook) placeOf(s *state, job *hostapi.Job, j *cgroup.Job, node string) place {
-	at := place{cpus: 1}
-	_, counts := job.ResourceList[cput]
-	if counts {
-		at.cpus = h.cpus(j)
+// cpusFor is how many cpus a job that asks for cput can run on; 1 for any other job. j is nil
+// before the job has a cgroup.
+func (h *hook) cpusFor(job *hostapi.Job, j *cgroup.Job) int {
+	if _, counts := job.ResourceList[cput]; !counts {
+		return 1
 	}
-	if s.MoM == nil || s.Head || !job.MotherSuperior || node == "" {
-		return at
-	}
-	others, err := cpusElsewhere(job, node)
-	if err != nil {
-		h.logOf(job.ID).Warn(err)
-	}
-	if at.spread = others > 0; counts {
-		at.otherCPUs = others
-	}
-	return at
-}
-
-// cpusElsewhere is how many cpus a job has on other hosts than node: 1 at least for each of its
-// chunks there.
-func cpusElsewhere(job *hostapi.Job, node string) (cpus int, err error) {
-	if !strings.Contains(job.ExecVnode, "+") { // one chunk, which is here: nearly every job
-		return 0, nil
-	}
-	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
-	if err != nil {
-		return 0, err
-	}
-	here := pbs.ChunksHere(chunks, node, job.MotherSuperior)
-	if here == nil {
-		return 0, fmt.Errorf("exec_vnode: nothing on %s: other hosts are not told of the job's time", node)
-	}
-	for i, chunk := range chunks {
-		if _, own := slices.BinarySearch(here, i); !own {
-			n, _ := strconv.Atoi(chunk.Resources["ncpus"])
-			cpus += max(1, n)
-		}
-	}
-	return cpus, nil
+	return h.cpus(j)
 }
 
 // cpus is how many cpus the job can run on, 1 at least: the cpus of its cpuset, else of the node. j

@@ -20,8 +20,8 @@ func TestThroughHostapi(t *testing.T) {
 	node := newNode(t, 0, nil)
 	h := hooktest.New(t, newHook,
 		`{"cgroup":{"prefix":"`+node.hook.policy.Cgroup.Prefix+`"},"walltime":{"maximum":"1h","signals":["@60"],"overtime":"10s"}}`)
-	must.Equal(t, "events", []hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventPreterm,
-		hostapi.EventStartup, hostapi.EventPeriodic}, h.Events())
+	must.Equal(t, "events", []hostapi.Event{hostapi.EventBegin, hostapi.EventResize, hostapi.EventStartup,
+		hostapi.EventPeriodic}, h.Events())
 	job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"walltime": "00:30:00"}}
 	mom := &hostapi.ProcessID{PID: 1}
 	call := func(req *hostapi.Request) *hostapi.Outcome {

@@ -21,12 +21,12 @@ import (
 //
 // The state reaches the host after something was done. A deed is done again where this program or
 // the host dies in between. So a signal may come twice but is never lost.
-func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hostapi.JobUpdate, said string) {
+func (h *hook) see(ctx context.Context, job *hostapi.Job) (u *hostapi.JobUpdate, said string) {
 	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier look, which nobody waits for any more
 		return callLater(job), ""
 	}
 	defer h.seeing.Delete(job.ID)
-	s, told := h.stateOf(job, node)
+	s, told := h.stateOf(job)
 	was := s.Next
 	var o orders
 	j, err := h.tree.Job(job.ID)
@@ -39,11 +39,7 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job, node string) (u *hosta
 		notes, said = h.carryOut(ctx, j, job, s, o, f.PIDs)
 		o.Notes = append(o.Notes, notes...)
 	}
-	u = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), JobStderr: append(told, o.Lines...),
-		Diag: o.Diag, Notes: o.Notes}
-	if s.Spread {
-		u.SignalSisters = o.signalElsewhere()
-	}
+	u = &hostapi.JobUpdate{CallAtElapsed: s.Next, JobStderr: append(told, o.Lines...), Diag: o.Diag, Notes: o.Notes}
 	same := *s
 	if s.Stage == running { // that it was looked at is not worth a write: the next look may come early
 		same.Next = was
@@ -83,11 +79,8 @@ func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 // processes is asked only where it is over a limit.
 func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *facts) {
 	if s.Limits.CPUT > 0 {
-		f.CPUs = h.cpus(j) + s.OtherCPUs
-		if f.CPU, f.Uncounted = h.cpuTime(j); f.CPU != nil && job.OtherCPUTSeconds != nil {
-			*f.CPU += time.Duration(*job.OtherCPUTSeconds * float64(time.Second))
-		}
-		f.Stale = s.OtherCPUs > 0 && job.Elapsed < s.Look
+		f.CPUs = h.cpus(j)
+		f.CPU, f.Uncounted = h.cpuTime(j)
 	}
 	if s.Limits.exceeded(*f) == "" {
 		return
@@ -145,7 +138,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	case terminate:
 		said = "SIGTERM: " + s.Reason
 		// A stopped process takes its SIGTERM when it goes on.
-		err = errors.Join(j.Hasten(), j.SignalListed(ctx, pids, unix.SIGTERM, unix.SIGCONT))
+		err = errors.Join(j.Hasten(), j.SignalAll(ctx, pids, unix.SIGTERM, unix.SIGCONT))
 	case killOthers:
 		err = h.killOthers(j, job, s)
 	case kill:

@@ -141,7 +141,7 @@ func TestJobThatIsEndedHasTheCPUTimeToDie(t *testing.T) {
 			if l, err := j.Limits("cpu"); err != nil || l.CPUShares < 990 || l.Quota != 0 {
 				t.Errorf("job %s at its end: %+v, %v; want the share of a cpu and no quota", id, l, err)
 			}
-			if s, _ := n.stateOf(n.jobs[id], ""); s.Limits.End != end {
+			if s, _ := n.stateOf(n.jobs[id]); s.Limits.End != end {
 				t.Errorf("job %s: hookhost ends it at %v; want %v", id, s.Limits.End, end)
 			}
 		}

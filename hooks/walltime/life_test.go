@@ -35,7 +35,7 @@ type life struct {
 // newState is the state of a job that begins.
 func (p *policy) newState(job *hostapi.Job, mom *hostapi.ProcessID, cpus int) (*state, error) {
 	s := stateFor(&hostapi.Request{MoM: mom})
-	_, err := s.follow(p, job, place{cpus: cpus})
+	_, err := s.follow(p, job, cpus)
 	return s, err
 }
 
@@ -291,7 +291,7 @@ func TestChangedWalltimeIsFollowed(t *testing.T) {
 		{"3700", 3500 * s, 3500 * s, 0}, // the warning is late
 		{"1000", 3510 * s, 3510 * s, 0}, // it is over
 	} {
-		if _, err := st.follow(p, job(tt.walltime, tt.elapsed), place{cpus: 2}); err != nil {
+		if _, err := st.follow(p, job(tt.walltime, tt.elapsed), 2); err != nil {
 			t.Fatal(err)
 		}
 		if st.Next != tt.next || st.Warned != tt.warned {
@@ -303,12 +303,12 @@ func TestChangedWalltimeIsFollowed(t *testing.T) {
 	st.progress, o = p.step(st.Limits, st.progress, facts{Elapsed: 3510 * s, Alive: 1, Grace: 5 * s, Up: time.Hour})
 	must.Equal(t, "notes", []string{"ended by hookhost: walltime 3510 exceeded limit 1000: SIGTERM"}, o.Notes)
 	// An end that was begun is finished.
-	if _, err := st.follow(p, job("7200", 3511*s), place{cpus: 2}); err != nil || st.Stage != terminated ||
+	if _, err := st.follow(p, job("7200", 3511*s), 2); err != nil || st.Stage != terminated ||
 		st.Next != 3515*s {
 		t.Errorf("a longer walltime after SIGTERM: %+v, %v", st.progress, err)
 	}
 	// and nobody is told of more time
-	if _, err := st.follow(p, job("soon", 3511*s), place{cpus: 2}); err == nil || st.Limits.Walltime != 1000*s {
+	if _, err := st.follow(p, job("soon", 3511*s), 2); err == nil || st.Limits.Walltime != 1000*s {
 		t.Errorf("walltime soon: %v, %+v", err, st.Limits)
 	}
 }

@@ -61,14 +61,11 @@ const (
 	nobody    ender = iota
 	pbsMoM          // pbs_mom, on the mother superior
 	pbsSister       // on a sister host: what qalter has changed reaches the mother superior only
-	headHost        // hookhost on the job's first host, for all of them
 )
 
-// enderOf returns who ends a job; without a mother superior's MoM and a head it is pbs_mom.
+// enderOf returns who ends a job.
 func (s *state) enderOf(job *hostapi.Job) ender {
 	switch {
-	case s.Head:
-		return headHost
 	case s.MoM != nil:
 		return nobody
 	case job.MotherSuperior:
@@ -111,9 +108,6 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 		case by == pbsSister:
 			l.End = 0
 		}
-	}
-	if by == headHost { // here it is told and no more
-		return limits{Asked: l.Asked, Walltime: own}, nil, nil
 	}
 	if most := time.Duration(p.Walltime.Maximum); most > 0 {
 		if own > most {

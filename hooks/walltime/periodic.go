@@ -19,12 +19,11 @@ import (
 func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	for id, job := range req.JobList {
-		s, told := h.stateOf(job, req.Node)
+		s, told := h.stateOf(job)
 		if s.Limits.Asked == nil && s.Next == 0 {
 			continue
 		}
-		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(), WalltimeLimit: s.walltimeLimit(),
-			JobStderr: told}
+		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 		if kept, _ := decodeState(job.State); kept == nil { // else an event beside this one may know better
 			u.State = s.encode()
 		}
@@ -66,7 +65,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 				if ctx.Err() != nil {
 					return
 				}
-				update, said := h.see(ctx, job, req.Node)
+				update, said := h.see(ctx, job)
 				looks <- look{job.ID, update, said}
 			}
 		}()
@@ -127,10 +126,9 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
 	for id, job := range req.JobList {
-		s, _ := h.stateOf(job, req.Node)
+		s, _ := h.stateOf(job)
 		if s.Next > 0 {
-			out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: s.Next, AskSisters: s.asks(),
-				WalltimeLimit: s.walltimeLimit()}
+			out.Jobs[id] = &hostapi.JobUpdate{CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit()}
 		}
 		if s.Stage == unkillable {
 			errs = append(errs, h.stillThere(id))
@@ -142,7 +140,7 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 // stateOf returns where a job is and what its limits are by now. A job without a state began
 // without this hook. A request of such a job that cannot be met costs it nothing but its limits.
 // told are lines for its standard error.
-func (h *hook) stateOf(job *hostapi.Job, node string) (s *state, told []string) {
+func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	log := h.logOf(job.ID)
 	s, err := decodeState(job.State)
 	if err != nil {
@@ -157,7 +155,7 @@ func (h *hook) stateOf(job *hostapi.Job, node string) (s *state, told []string) 
 			return &state{}, nil
 		}
 	}
-	told, err = s.follow(h.policy, job, h.placeOf(s, job, j, node))
+	told, err = s.follow(h.policy, job, h.cpusFor(job, j))
 	if err == nil {
 		return s, told
 	}
@@ -165,7 +163,7 @@ func (h *hook) stateOf(job *hostapi.Job, node string) (s *state, told []string) 
 	if s.Limits.Asked == nil { // it had none: the node's maximum holds
 		bare := *job
 		bare.ResourceList = nil
-		if _, err := s.follow(h.policy, &bare, h.placeOf(s, &bare, j, node)); err != nil {
+		if _, err := s.follow(h.policy, &bare, h.cpusFor(&bare, j)); err != nil {
 			log.Warn(err)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
@@ -34,16 +33,13 @@ type progress struct {
 	Tries      int           `json:"tries,omitempty"`      // of SIGKILL to all
 
 	Next time.Duration `json:"next,omitempty"` // nothing is due before; 0 never
-	// of a job of several hosts: when what it has used of cput is asked for on all of them
-	Look time.Duration `json:"look,omitempty"`
 }
 
 // facts are what a job looks like at one moment.
 type facts struct {
 	Elapsed   time.Duration  // how long it has run
 	Grace     time.Duration  // from SIGTERM to SIGKILL; of a running job only where it is over a limit
-	CPU       *time.Duration // cpu time that it has used, over its hosts; nil when that is not known
-	Stale     bool           // the part of the other hosts is as old as the look before
+	CPU       *time.Duration // cpu time that it has used; nil when that is not known
 	Uncounted bool           // nobody counts that on this node
 	CPUs      int            // that it can run on
 	Alive     int            // processes; of a running job only where it is over a limit, and perhaps 1 for any
@@ -75,21 +71,6 @@ const (
 	kill
 )
 
-// signalElsewhere returns the signal, without SIG, that the job's processes on other hosts get as
-// well; "" for none. The last counts of several warnings at once, which come after a time in which
-// nobody looked.
-func (o orders) signalElsewhere() string {
-	if o.Do == terminate {
-		return "TERM"
-	}
-	for _, w := range slices.Backward(o.Signals) {
-		if !w.Shell {
-			return config.BareSignal(w.Signal)
-		}
-	}
-	return ""
-}
-
 const (
 	lookDump  = time.Second      // between looks at a core dump
 	lookAgain = time.Minute      // between looks at a job that is over and still there
@@ -111,8 +92,7 @@ func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	case s.Stage == running:
 		p.run(l, &s, f, &o)
 	case f.Alive == 0:
-		// A process that turns up later, on a host where the job's leading program is not, is ended
-		// then.
+		// A process that turns up later, on a sister host, is ended then.
 		s.Stage, s.Spared, s.Killing, s.Tries = terminated, 0, 0, 0
 		s.Next = f.Elapsed + lookAgain
 	case s.Stage == terminated && f.Elapsed < s.Terminated+f.Grace:
@@ -147,14 +127,8 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 		o.Notes = append(o.Notes, "its limit of cput ends nothing, as nobody counts cpu time on this node")
 	} else if l.CPUT > 0 {
 		look := f.Elapsed + blindLook
-		switch {
-		case f.Stale: // what they have used since was reckoned with then
-			look = max(s.Look, f.Elapsed+1)
-		case f.CPU != nil:
+		if f.CPU != nil {
 			look = f.Elapsed + nextLook(l.CPUT, *f.CPU, f.CPUs)
-		}
-		if s.Look > 0 {
-			s.Look = look
 		}
 		if s.Next == 0 || look < s.Next {
 			s.Next = look

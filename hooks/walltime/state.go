@@ -12,20 +12,13 @@ import (
 // state is what the host keeps of a job for this hook.
 type state struct {
 	Limits limits `json:"limits"`
-	// MoM is the process that starts the job's programs; nil under pbs_mom, and where another host
-	// has the job's first program.
+	// MoM is the process that starts the job's programs; nil under pbs_mom.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`
-	// Head: another host's hookhost has begun the job here, and looks at its time.
-	Head bool `json:"head,omitempty"`
-	// Spread: this host's hookhost has begun the job on others, and looks at its time for all of
-	// them.
-	Spread    bool `json:"spread,omitempty"`
-	OtherCPUs int  `json:"other_cpus,omitempty"` // that a job with a limit of cput has there
 	progress
 }
 
 // stateFor is that of a job that begins with req, before anything is known of its limits.
-func stateFor(req *hostapi.Request) *state { return &state{MoM: req.MoM, Head: req.Head != ""} }
+func stateFor(req *hostapi.Request) *state { return &state{MoM: req.MoM} }
 
 // arm sets when the job is to be looked at first, having run so long: what is past by then is due
 // at once.
@@ -38,10 +31,7 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 		// Nothing is used yet, or else it is to be looked at.
 		look := elapsed
 		if look == 0 {
-			look = nextLook(s.Limits.CPUT, 0, cpus+s.OtherCPUs)
-		}
-		if s.OtherCPUs > 0 {
-			s.Look = look
+			look = nextLook(s.Limits.CPUT, 0, cpus)
 		}
 		if next == 0 || look < next {
 			next = look
@@ -53,14 +43,13 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	s.Next = next
 }
 
-// follow takes over what the job asks for, and where it runs, by now. A job that is being ended is
+// follow takes over what the job asks for by now; it can run on cpus. A job that is being ended is
 // not spared by a new limit.
-func (s *state) follow(p *policy, job *hostapi.Job, at place) (told []string, err error) {
+func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, err error) {
 	l, told, err := p.newLimits(job.ResourceList, s.enderOf(job))
 	if err != nil {
 		return nil, err
 	}
-	s.Spread, s.OtherCPUs, s.Look = at.spread, at.otherCPUs, 0
 	if s.Stage != running { // it has no more time left than it had
 		s.Limits.Asked = l.Asked
 		return nil, nil
@@ -75,7 +64,7 @@ func (s *state) follow(p *policy, job *hostapi.Job, at place) (told []string, er
 		s.Hastened = false
 	}
 	s.Limits = l
-	s.arm(job.Elapsed, at.cpus)
+	s.arm(job.Elapsed, cpus)
 	return told, nil
 }
 
@@ -91,10 +80,6 @@ func decodeState(kept json.RawMessage) (*state, error) {
 	}
 	return s, nil
 }
-
-// asks reports whether the other hosts are to be asked before the next look what the job has used
-// there. Their answers take time, for which the job's end is not to wait.
-func (s *state) asks() bool { return s.Stage == running && s.Look > 0 && s.Next == s.Look }
 
 func (s *state) encode() json.RawMessage {
 	b, err := json.Marshal(s)

@@ -5,20 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // AttachRequest asks for a process to become part of a job.
 type AttachRequest struct {
 	Job string `json:"job,omitempty"` // "" for the only job that the process's user has here
 	PID int    `json:"pid"`
-	// Host is where the process is; "" for here. Only processes of this host may name another: the
-	// host forwards it.
-	Host string `json:"host,omitempty"`
 }
 
 // Attached is the answer: the job, and what its hooks made of it. A rejected process is not part of
@@ -29,8 +24,7 @@ type Attached struct {
 }
 
 // attach takes a process into a job of its own user. A job is charged for its processes and may
-// kill them. So a caller other than root may do that with processes of its own only. A host may do
-// it if this host itself finds that the process is the job's.
+// kill them. So a caller other than root may do that with processes of its own only.
 func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	var in AttachRequest
 	if err := decodeBody(r.Body, &in); err != nil {
@@ -41,8 +35,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 			return nil, malformed(err)
 		}
 	}
-	forward := in.Host != "" && (peer.Host != "" || !pbs.SameHost(in.Host, s.Host))
-	if peer.Host == "" && !forward && in.PID > 0 {
+	if in.PID > 0 {
 		var err error
 		if in.PID, err = s.numberFor(peer, in.PID); err != nil {
 			return nil, err
@@ -51,29 +44,16 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	if in.PID <= 1 {
 		return nil, malformed(fmt.Errorf("attach pid %d: not a process that a job can have", in.PID))
 	}
-	if forward {
-		return s.forward(peer, r, in)
-	}
-	if peer.Host != "" { // first: to one that has nothing to do with the job this host's processes are unknown
-		if err := s.knows(r.Context(), peer, in); err != nil {
-			return nil, err
-		}
-	}
 	before, err := s.process(in.PID)
 	if err != nil {
 		return nil, err
 	}
-	if peer.Host == "" && !peer.may(before.UID) || peer.Host != "" && before.UID == 0 {
+	if !peer.may(before.UID) {
 		return nil, notOwner(peer, in.PID, before.UID)
 	}
 	job, err := s.jobFor(r.Context(), peer, in, before.UID)
 	if err != nil {
 		return nil, err
-	}
-	if peer.Host != "" {
-		if err := s.Sisters.Evidence(r.Context(), in.PID, job.ID); err != nil {
-			return nil, err
-		}
 	}
 	outcome, err := s.carryOut(peer, r, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: in.PID})
 	if err != nil {
@@ -105,44 +85,6 @@ func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*ho
 		panic(http.ErrAbortHandler)
 	}
 	return outcome, err
-}
-
-// knows reports whether the peer may know of the job that it names.
-func (s *Server) knows(ctx context.Context, peer Peer, in AttachRequest) error {
-	if in.Job == "" {
-		return malformed(fmt.Errorf("attach pid %d: name the job", in.PID))
-	}
-	jobs, err := s.visible(ctx, peer)
-	if err == nil && !slices.ContainsFunc(jobs, func(j Job) bool { return j.Job.ID == in.Job }) {
-		err = noJob(in)
-	}
-	return err
-}
-
-// forward has another host of the job attach a process of its own. The other host decides for
-// itself.
-func (s *Server) forward(peer Peer, r *http.Request, in AttachRequest) (any, error) {
-	switch {
-	case peer.Host != "":
-		return nil, denied("%s: it is to ask host %s itself", peer, printable(in.Host))
-	case s.Sisters == nil:
-		return nil, malformed(fmt.Errorf("attach pid %d on %s: this host works with no other", in.PID,
-			printable(in.Host)))
-	case in.Job == "":
-		return nil, malformed(fmt.Errorf("attach pid %d on %s: name the job", in.PID, printable(in.Host)))
-	}
-	jobs, err := s.visible(r.Context(), peer)
-	if err != nil {
-		return nil, err
-	}
-	for _, j := range jobs {
-		if j.Job.ID == in.Job && isHostOf(j.Job, in.Host) {
-			host := in.Host
-			in.Host = ""
-			return s.Sisters.Forward(r.Context(), host, in)
-		}
-	}
-	return nil, noJob(in)
 }
 
 // numberFor returns the number here of the process that the peer calls pid. In a container the

@@ -12,11 +12,11 @@ import (
 
 // Events carries out events.
 type Events interface {
-	// Handle carries out an event of root's or of another host's.
+	// Handle carries out an event of root's.
 	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
-	// HandleUser carries out what a user asks for, or another host for one, after all that root has
-	// for the job. If ctx ends before the event has begun, it does not begin. HandleUser fails with
-	// hostapi.KindBusy if too many wait.
+	// HandleUser carries out what a user asks for, after all that root has for the job. If ctx ends
+	// before the event has begun, it does not begin. HandleUser fails with hostapi.KindBusy if too
+	// many wait.
 	HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 }
 
@@ -24,8 +24,7 @@ type Events interface {
 type Jobs interface {
 	// Jobs returns the jobs that live here.
 	Jobs(ctx context.Context) ([]Job, error)
-	// Job returns a job that lives here. Job fails with ErrNotFound only if the job certainly does
-	// not live here: other hosts then end what is left of it.
+	// Job returns a job that lives here. Job fails with ErrNotFound.
 	Job(ctx context.Context, id string) (Job, error)
 	// Report returns the usage report of a live or finished job. Report asks may before it does
 	// anything for the job. ErrNotFound is also the error for a job that may does not admit. may
@@ -89,10 +88,6 @@ type Job struct {
 	Hosts         map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
 	Diag          map[string]string             `json:"diag_messages,omitempty"`
 	Notes         []string                      `json:"notes,omitempty"`
-	// of a job that a hookhost has begun on several hosts
-	Run string `json:"run,omitempty"`
-	// the host that has begun it here, where that is another
-	Head string `json:"head,omitempty"`
 }
 
 // NodeInfo is the host and, for root, its hooks.

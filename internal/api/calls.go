@@ -13,18 +13,13 @@ import (
 
 // event carries out one event. The event goes on when the caller goes away: half an event is worse
 // than an event that nobody waits for. Its hooks' alarms end it in any case.
-func (s *Server) event(peer Peer, r *http.Request) (any, error) {
+func (s *Server) event(_ Peer, r *http.Request) (any, error) {
 	req, ignored, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
 	if err != nil {
 		return nil, malformed(err)
 	}
 	if len(ignored) > 0 && s.Ignored != nil {
 		s.Ignored(req.Event, ignored)
-	}
-	if peer.Host != "" {
-		if req, err = s.fromHost(peer, req); err != nil {
-			return nil, err
-		}
 	}
 	return s.Events.Handle(context.WithoutCancel(r.Context()), req)
 }
@@ -62,26 +57,20 @@ func (s *Server) visible(ctx context.Context, peer Peer) ([]Job, error) {
 	return jobs, nil
 }
 
-// job answers with a job that lives here. A host that gets ErrNotFound ends its part of the job. So
-// a host gets it only if the job certainly does not run here.
+// job answers with a job that lives here.
 func (s *Server) job(peer Peer, r *http.Request) (any, error) {
 	id := r.PathValue("id")
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, malformed(err)
 	}
 	j, err := s.Jobs.Job(r.Context(), id)
-	switch {
-	case err == nil && peer.sees(j.Job):
-		return j, nil
-	case err == nil && peer.Host != "" && j.Job != nil && mayBeHostOf(j.Job, peer.Host):
-		return nil, hostapi.Errorf(hostapi.KindNode,
-			"job %s: whether it has anything on %s cannot be told by its name", id, peer.Host)
-	case err == nil:
+	if err == nil && !peer.sees(j.Job) {
 		err = ErrNotFound
-	case peer.Host != "" && !errors.Is(err, ErrNotFound):
-		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: the state of this host cannot be read", id)
 	}
-	return nil, hidden(peer, id, err)
+	if err != nil {
+		return nil, hidden(peer, id, err)
+	}
+	return j, nil
 }
 
 // mine answers with the job that the caller is in. A caller that waits for its answer still has its

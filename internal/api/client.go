@@ -38,7 +38,6 @@ const maxAnswer = 64 << 20
 // it is not known whether the call was carried out.
 type Client struct {
 	socket  string
-	host    string // another host, over TLS; "" for this one
 	silence time.Duration
 	http    http.Client
 	first   atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
@@ -102,14 +101,12 @@ func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	return out, nil
 }
 
-// Attach takes the process pid of a host into a job; host "" is this one. The daemon forwards it to
-// another host of the job. job "" is the only one that the process's user has here. The outcome is
-// never nil without an error. Its environment is that of a program that is started in the job. If a
-// hook rejects the process, the error is an *Error of KindTMHook.
-func (c *Client) Attach(ctx context.Context, host, job string, pid int) (Attached, error) {
+// Attach takes the process pid into a job. job "" is the only one that the process's user has here.
+// The outcome is never nil without an error. Its environment is that of a program that is started
+// in the job. If a hook rejects the process, the error is an *Error of KindTMHook.
+func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, error) {
 	var a Attached
-	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid, Host: host},
-		&a); err != nil {
+	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid}, &a); err != nil {
 		return Attached{}, err
 	}
 	if a.Outcome == nil {
@@ -138,13 +135,6 @@ func (c *Client) NewJobID(ctx context.Context) (string, error) {
 // caller may not know of it.
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	return get[Job](ctx, c, "/v1/jobs/"+url.PathEscape(id))
-}
-
-// Origin returns the job that a TCP connection of the host comes from. local and remote are IP:PORT
-// as the host sees them. Origin fails with ErrNotFound.
-func (c *Client) Origin(ctx context.Context, local, remote string) (string, error) {
-	o, err := get[originOf](ctx, c, "/v1/origin?local="+url.QueryEscape(local)+"&remote="+url.QueryEscape(remote))
-	return o.Job, err
 }
 
 // Mine returns the job that this process is in. The error is ErrNotFound in a process of no job, or
@@ -233,15 +223,11 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer resp.Body.Close()
-	limit := int64(maxAnswer)
-	if c.host != "" {
-		limit = maxHostAnswer
-	}
-	return readAnswer(resp, limit, out)
+	return readAnswer(resp, out)
 }
 
-func readAnswer(resp *http.Response, limit int64, out any) error {
-	b, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+func readAnswer(resp *http.Response, out any) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("call host: read answer: %w", err)
 	}
@@ -255,45 +241,30 @@ func readAnswer(resp *http.Response, limit int64, out any) error {
 }
 
 // open sends a request and returns the answer's head. The caller reads the body, and then cancels
-// ctx. open cancels ctx if the host at the socket gives no sign of life. Other hosts have a time
-// for each call.
+// ctx. open cancels ctx if the host at the socket gives no sign of life.
 func (c *Client) open(
 	ctx context.Context, cancel context.CancelCauseFunc, method, path string, body io.Reader,
 ) (*http.Response, error) {
-	if c.host == "" {
-		silent := time.AfterFunc(c.silence, func() {
-			cancel(fmt.Errorf("%w in %v: it is stopped or stuck", ErrSilent, c.silence))
-		})
-		defer silent.Stop()
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			Got1xxResponse: func(int, textproto.MIMEHeader) error { silent.Stop(); return nil },
-		})
-	}
+	silent := time.AfterFunc(c.silence, func() {
+		cancel(fmt.Errorf("%w in %v: it is stopped or stuck", ErrSilent, c.silence))
+	})
+	defer silent.Stop()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { silent.Stop(); return nil },
+	})
 	req, err := http.NewRequestWithContext(ctx, method, "http://hookhost"+path, body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set(versionHeader, majorVersion)
-	if c.host == "" {
-		// The body does not wait for it: Transport.ExpectContinueTimeout is 0.
-		req.Header.Set("Expect", "100-continue")
-	}
+	// The body does not wait for it: Transport.ExpectContinueTimeout is 0.
+	req.Header.Set("Expect", "100-continue")
 	resp, err := c.http.Do(req)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err // the URL is made up
 		}
-		if c.host != "" && refusedCertificate(err) {
-			err = unsent{fmt.Errorf("it refused this host's certificate: %w", err)}
-		}
 		return nil, fmt.Errorf("call host: %w", err)
-	}
-	if c.host != "" {
-		if err := checkVersion(resp.Header, c.host); err != nil {
-			resp.Body.Close()
-			return nil, err
-		}
 	}
 	return resp, nil
 }

@@ -41,7 +41,7 @@ func TestClientReturnsOutcomesAndErrors(t *testing.T) {
 		t.Errorf("Report of no job = %v, want ErrNotFound", err)
 	}
 	var e *Error
-	if a, err := client.Attach(ctx, "", "", os.Getpid()); a.Job != "1.srv" || !errors.As(err, &e) ||
+	if a, err := client.Attach(ctx, "", os.Getpid()); a.Job != "1.srv" || !errors.As(err, &e) ||
 		e.Kind != KindTMHook || e.Message != "no room" {
 		t.Errorf("Attach = %q, %v; want %s", a.Job, err, KindTMHook)
 	}

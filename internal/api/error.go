@@ -15,9 +15,6 @@ var ErrNotFound = errors.New("not found")
 // ErrDamaged is what a backend returns, wrapped, where reports of finished jobs are damaged.
 var ErrDamaged = errors.New("damaged")
 
-// ErrVersion says that two hosts speak different versions of the API.
-var ErrVersion = errors.New("another version of the API")
-
 // Kinds of errors beside those of hostapi.Kind.
 const (
 	KindMalformed = "malformed" // 400: the request itself is wrong
@@ -25,7 +22,6 @@ const (
 	KindNotFound  = "not_found" // 404: there is none, or the caller may not know of it
 	KindTooLarge  = "too_large" // 413
 	KindDamaged   = "damaged"   // 500: a report can no longer be read; 200: of a list
-	KindVersion   = "version"   // 426: the host speaks another version of the API
 )
 
 // Kinds of an attach, named as PBS's task manager names them (tm_.h), so that pbs_attach's messages
@@ -67,18 +63,15 @@ func (e *Error) Unwrap() error {
 		return &hostapi.Error{Kind: hostapi.KindJob, Err: errors.New(e.Message)}
 	case KindNotFound:
 		return ErrNotFound
-	case KindVersion:
-		return ErrVersion
 	case KindDamaged:
 		return ErrDamaged
 	}
 	return nil
 }
 
-// isRefusal reports whether it was refused for who called, or for how its host speaks, rather than
-// for what was asked.
+// isRefusal reports whether it was refused for who called rather than for what was asked.
 func (e *Error) isRefusal() bool {
-	return e.Status == http.StatusForbidden || e.Status == http.StatusUpgradeRequired ||
+	return e.Status == http.StatusForbidden ||
 		slices.Contains([]string{KindTMNotFound, KindTMNoProc, KindTMOwner}, e.Kind)
 }
 

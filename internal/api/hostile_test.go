@@ -189,7 +189,7 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 	b := &backend{jobs: []Job{{Job: &hostapi.Job{ID: "1.srv", Name: strings.Repeat("x", 8<<20)}}}}
 	socket := serve(t, b, func(s *Server) {
 		s.timeouts.answer = 50 * time.Millisecond
-		s.users.ConnState = func(_ net.Conn, state http.ConnState) {
+		s.http.ConnState = func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				close(hungUp)
 			}

@@ -181,8 +181,6 @@ type peerConn struct {
 	release func()
 }
 
-func (c *peerConn) identity() Peer { return c.peer }
-
 func (c *peerConn) Close() error {
 	c.release()
 	return c.UnixConn.Close()

@@ -1,25 +1,20 @@
-// Package api is how others talk to the host, in HTTP and JSON. Processes of this machine use a
-// unix socket. The hookhosts of other hosts use TLS with certificates on both sides.
+// Package api is how processes of this machine talk to the host: HTTP and JSON on a unix socket.
 //
-//	POST /v1/events/{event}     root, head         Request in, Outcome out; see fromHost
-//	POST /v1/pbs/event          root               MoM's input file in, changes out: see MoM
-//	POST /v1/attach             root, owner, host  {"job","pid","host"} in, Attached out
-//	GET  /v1/jobs               everybody          {"jobs":[...]} that the caller may know of
-//	POST /v1/jobs               root               {"id"}: the next id of this host's own jobs
-//	GET  /v1/jobs/{id}          root, owner, host  Job
-//	GET  /v1/jobs/mine          root, owner        the job that the caller is a process of
-//	GET  /v1/jobs/{id}/report   root, owner, host  the usage report
-//	GET  /v1/reports            every user         a report of a finished job a line, oldest first
-//	GET  /v1/jobs/{id}/processes root, owner       its processes: JobProcesses
-//	GET  /v1/present            every user         PresentJobs that the caller may know of
-//	GET  /v1/jobs/{id}/notices  root, owner        a Notice a line; ?after=SEQ
-//	GET  /v1/node               everybody          NodeInfo; hooks for root only
-//	GET  /v1/origin             host               {"job"} of a connection ?local=&remote=
-//	POST /v1/reload             root
-//	GET  /metrics               root               text, for Prometheus
-//
-// "host" is a host of the job, "head" the host that has begun it here. A call that does not name
-// hosts is denied to them.
+//	POST /v1/events/{event}      root         Request in, Outcome out
+//	POST /v1/pbs/event           root         MoM's input file in, changes out: see MoM
+//	POST /v1/attach              root, owner  {"job","pid"} in, Attached out
+//	GET  /v1/jobs                everybody    {"jobs":[...]} that the caller may know of
+//	POST /v1/jobs                root         {"id"}: the next id of this host's own jobs
+//	GET  /v1/jobs/{id}           root, owner  Job
+//	GET  /v1/jobs/mine           root, owner  the job that the caller is a process of
+//	GET  /v1/jobs/{id}/report    root, owner  the usage report
+//	GET  /v1/reports             everybody    a report of a finished job a line, oldest first
+//	GET  /v1/jobs/{id}/processes root, owner  its processes: JobProcesses
+//	GET  /v1/present             everybody    PresentJobs that the caller may know of
+//	GET  /v1/jobs/{id}/notices   root, owner  a Notice a line; ?after=SEQ
+//	GET  /v1/node                everybody    NodeInfo; hooks for root only
+//	POST /v1/reload              root
+//	GET  /metrics                root         text, for Prometheus
 //
 // A user's questions (GET) are answered two at a time, the rest wait in line: see Turns. They have
 // no body. A list of reports that can no longer all be read ends with the trailer Hookhost-Damaged,
@@ -28,9 +23,9 @@
 // A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"}
 // with a status.
 //
-// The caller is known from the kernel or the certificate, never from the request. An unknown caller
-// may do nothing. A job that the caller may not know of does not exist for the caller: the answer
-// is that for a job that never was.
+// The kernel says who the caller is, never the request. An unknown caller may do nothing. A job
+// that the caller may not know of does not exist for the caller: the answer is that for a job that
+// never was.
 package api
 
 import (
@@ -58,7 +53,7 @@ const (
 
 // timeouts bound how long a caller may keep the host waiting; none bounds an event, whose hooks
 // have alarms.
-type timeouts struct{ header, request, idle, answer, host time.Duration }
+type timeouts struct{ header, request, idle, answer time.Duration }
 
 // Server serves the API. Set the exported fields before Serve.
 type Server struct {
@@ -75,17 +70,15 @@ type Server struct {
 	Metrics http.Handler
 	// MoM answers the hook of pbs_mom; without, there is no such call.
 	MoM MoM
-	// Sisters decides about other hosts; without, they may do nothing.
-	Sisters Sisters
-	// Host is this host as exec_vnode names it; for Sisters.
+	// Host is this host as exec_vnode names it.
 	Host string
-	// Refused, if set, is called with each call that was refused for who made it, or for how its
-	// host speaks. Several goroutines may call it at the same time.
+	// Refused, if set, is called with each call that was refused for who made it. Several
+	// goroutines may call it at the same time.
 	Refused func(peer Peer, call string, err error)
 	// Ignored, if set, is told the keys of an event that its request holds and nobody knows.
 	Ignored func(event hostapi.Event, keys []string)
-	// Clients, if set, is called with 1 for each connection on the unix socket, and with -1 when it
-	// ends. Several goroutines may call it at the same time.
+	// Clients, if set, is called with 1 for each connection, and with -1 when it ends. Several
+	// goroutines may call it at the same time.
 	Clients func(change int)
 	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
 	ErrorLog *log.Logger
@@ -94,8 +87,7 @@ type Server struct {
 	questions Turns
 	lists     Turns
 	ready     sync.Once
-	users     *http.Server    // on the unix socket
-	hosts     *http.Server    // over TLS
+	http      *http.Server
 	stopping  context.Context // ends with Shutdown: streams end with it
 	stop      context.CancelFunc
 }
@@ -106,11 +98,11 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 		Events: events, Jobs: jobs, Node: node, Processes: processes,
 		questions: Turns{Places: questionsPerUser, Rest: longestRest}, lists: Turns{Places: listsPerUser},
 		timeouts: timeouts{header: 5 * time.Second, request: 30 * time.Second, idle: time.Minute,
-			answer: 10 * time.Second, host: 5 * time.Minute},
+			answer: 10 * time.Second},
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.users = &http.Server{Handler: s.routes(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
-	s.users.ConnState = func(_ net.Conn, state http.ConnState) {
+	s.http = &http.Server{Handler: s.routes(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
+	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch {
 		case s.Clients == nil:
 		case state == http.StateNew:
@@ -119,25 +111,18 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 			s.Clients(-1)
 		}
 	}
-	s.hosts = &http.Server{Handler: s.users.Handler, ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
 	return s
 }
 
-// Serve answers on l, a Listener or a TLSListener, until Shutdown, then returns nil. Serve closes
-// l. On any other listener nobody may do anything.
+// Serve answers on l, a Listener, until Shutdown, then returns nil. Serve closes l. On any other
+// listener nobody may do anything.
 func (s *Server) Serve(l net.Listener) error {
 	s.ready.Do(func() {
-		for _, h := range []*http.Server{s.users, s.hosts} {
-			h.ErrorLog = s.ErrorLog
-			h.ReadHeaderTimeout, h.ReadTimeout = s.timeouts.header, s.timeouts.request
-		}
-		s.users.IdleTimeout, s.hosts.IdleTimeout = s.timeouts.idle, s.timeouts.host
+		s.http.ErrorLog = s.ErrorLog
+		s.http.ReadHeaderTimeout, s.http.ReadTimeout = s.timeouts.header, s.timeouts.request
+		s.http.IdleTimeout = s.timeouts.idle
 	})
-	h := s.users
-	if _, ok := l.(*TLSListener); ok {
-		h = s.hosts
-	}
-	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -146,37 +131,31 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown takes no further request and waits for those begun, until ctx is done.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
-	var hosts error
-	var both sync.WaitGroup
-	both.Go(func() { hosts = s.hosts.Shutdown(ctx) })
-	users := s.users.Shutdown(ctx)
-	both.Wait()
-	return errors.Join(users, hosts)
+	return s.http.Shutdown(ctx)
 }
 
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := conn.(identified); ok {
-		return context.WithValue(ctx, peerKey{}, c.identity())
+	if c, ok := conn.(*peerConn); ok {
+		return context.WithValue(ctx, peerKey{}, c.peer)
 	}
 	return ctx
 }
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOrHost, maxEvent, s.event))
+	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOnly, maxEvent, s.event))
 	mux.Handle("POST /v1/pbs/event", s.endpoint(rootOnly, maxEvent, s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
 	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.question(s.jobs)))
 	mux.Handle("POST /v1/jobs", s.endpoint(rootOnly, maxSmall, s.newJobID))
 	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.question(s.job)))
-	mux.Handle("GET /v1/jobs/mine", s.endpoint(usersOnly, maxSmall, s.question(s.mine)))
+	mux.Handle("GET /v1/jobs/mine", s.endpoint(anybody, maxSmall, s.question(s.mine)))
 	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))
-	mux.Handle("GET /v1/jobs/{id}/notices", s.streaming(usersOnly, s.notices))
-	mux.Handle("GET /v1/jobs/{id}/processes", s.endpoint(usersOnly, maxSmall, s.question(s.processesOf)))
-	mux.Handle("GET /v1/present", s.endpoint(usersOnly, maxSmall, s.question(s.present)))
-	mux.Handle("GET /v1/reports", s.streaming(usersOnly, s.reports))
+	mux.Handle("GET /v1/jobs/{id}/notices", s.streaming(anybody, s.notices))
+	mux.Handle("GET /v1/jobs/{id}/processes", s.endpoint(anybody, maxSmall, s.question(s.processesOf)))
+	mux.Handle("GET /v1/present", s.endpoint(anybody, maxSmall, s.question(s.present)))
+	mux.Handle("GET /v1/reports", s.streaming(anybody, s.reports))
 	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))
-	mux.Handle("GET /v1/origin", s.endpoint(hostsOnly, maxSmall, s.origin))
 	mux.Handle("POST /v1/reload", s.endpoint(rootOnly, maxSmall, s.reload))
 	mux.Handle("GET /metrics", s.streaming(rootOnly, s.metrics))
 	mux.Handle("/", s.endpoint(anybody, maxSmall, func(_ Peer, r *http.Request) (any, error) { return nil, noCall(r) }))
@@ -204,7 +183,7 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sign(w, r)
 		var value any
-		peer, err := s.admit(r, may)
+		peer, err := admit(r, may)
 		if err == nil {
 			err = s.read(w, r, limit)
 		}
@@ -220,7 +199,7 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sign(w, r)
-		peer, err := s.admit(r, may)
+		peer, err := admit(r, may)
 		if err == nil {
 			err = checkNoBody(r)
 		}
@@ -282,7 +261,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // pbs_mom's hook reads no chunks
-	w.Header().Set(versionHeader, majorVersion)
 	w.WriteHeader(status)
 	w.Write(body)
 }

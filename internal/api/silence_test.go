@@ -21,7 +21,7 @@ func TestClientGivesUpASilentHost(t *testing.T) {
 	defer l.Close()
 	for name, call := range map[string]func(c *Client) error{
 		"event":   func(c *Client) error { _, err := c.Handle(t.Context(), begun("12.srv")); return err },
-		"attach":  func(c *Client) error { _, err := c.Attach(t.Context(), "", "12.srv", 7); return err },
+		"attach":  func(c *Client) error { _, err := c.Attach(t.Context(), "12.srv", 7); return err },
 		"jobs":    func(c *Client) error { _, err := c.Jobs(t.Context()); return err },
 		"notices": func(c *Client) error { return c.Notices(t.Context(), "12.srv", 0, func(Notice) {}) },
 	} {

@@ -88,9 +88,9 @@ func (t *Turns) quit(caller string) {
 	}
 }
 
-// enter waits for a turn of the peer's. Root and other hosts wait for nobody.
+// enter waits for a turn of the peer's. Root waits for nobody.
 func (t *Turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
-	if p.root() || p.Host != "" {
+	if p.root() {
 		return func() {}, nil
 	}
 	return t.Enter(ctx, p.String())

@@ -30,13 +30,10 @@ const signalRounds = 8
 // Many jobs may be signalled at a time. So SignalAll reads the v2 tree and the job's home alone,
 // which every process enters. A process that somebody has put into another v1 hierarchy by hand is
 // for Kill.
-func (j *Job) SignalAll(ctx context.Context, sigs ...syscall.Signal) error {
-	return j.SignalListed(ctx, nil, sigs...)
-}
-
-// SignalListed is SignalAll for a caller that has asked for the job's processes (Entered) a moment
-// ago. A job of one process is spared a second list.
-func (j *Job) SignalListed(ctx context.Context, pids []int, sigs ...syscall.Signal) (err error) {
+//
+// pids are the job's processes where the caller has just asked for them (Entered), else nil. A job
+// of one process is spared a second list then.
+func (j *Job) SignalAll(ctx context.Context, pids []int, sigs ...syscall.Signal) (err error) {
 	if pids == nil {
 		pids, err = j.Entered()
 	}

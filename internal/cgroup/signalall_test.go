@@ -19,12 +19,12 @@ func TestSignalAllKernelV2(t *testing.T) { signals(t, needKernel(t, ModeV2)) }
 func signals(t *testing.T, w kernel) {
 	t.Run("all", func(t *testing.T) {
 		j := newJob(t, w.tree(t), testJob, Limits{})
-		if err := j.SignalAll(soon(t), unix.SIGTERM, unix.SIGCONT); err != nil {
+		if err := j.SignalAll(soon(t), nil, unix.SIGTERM, unix.SIGCONT); err != nil {
 			t.Errorf("nobody: %v", err)
 		}
 		p, outside := w.start(t, j.Join()), w.start(t, Join{})
 		p.fork(t, 16)
-		must.NoError(t, j.SignalAll(soon(t), unix.SIGTERM, unix.SIGCONT))
+		must.NoError(t, j.SignalAll(soon(t), nil, unix.SIGTERM, unix.SIGCONT))
 		if err := j.Wait(soon(t)); err != nil {
 			t.Error(err)
 		}
@@ -87,7 +87,7 @@ func signals(t *testing.T, w kernel) {
 		must.NoError(t, err)
 		populated, perr := j.Populated()
 		_, cerr := j.CPUTime()
-		if err := errors.Join(j.SignalAll(soon(t), unix.SIGTERM), j.SignalEach(unix.SIGTERM), perr); err != nil ||
+		if err := errors.Join(j.SignalAll(soon(t), nil, unix.SIGTERM), j.SignalEach(unix.SIGTERM), perr); err != nil ||
 			populated || !errors.Is(cerr, ErrNotFound) {
 			t.Errorf("%v; populated %v, cpu time %v", err, populated, cerr)
 		}

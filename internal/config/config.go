@@ -40,7 +40,6 @@ type File struct {
 	Rlimits  Rlimits  `toml:"rlimits" json:"rlimits"`
 	Walltime Walltime `toml:"walltime" json:"walltime"`
 	Series   Series   `toml:"series" json:"series"`
-	Sister   Sister   `toml:"sister" json:"sister"`
 	Metrics  Metrics  `toml:"metrics" json:"metrics"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
 	Billing  Billing  `toml:"billing" json:"billing"`

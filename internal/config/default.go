@@ -47,7 +47,7 @@ func (f *File) TOML() ([]byte, error) {
 	extra := false
 	for _, line := range own {
 		if strings.HasPrefix(line, "[") {
-			extra = !strings.Contains(text, line) // sister.hosts, device
+			extra = !strings.Contains(text, line) // device
 		}
 		if extra {
 			lines = append(lines, line)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 )
 
 // Metrics configures where the daemon's metrics can be scraped beside its socket.
@@ -32,6 +33,18 @@ func (m Metrics) check() error {
 	}
 	if err != nil {
 		return fmt.Errorf("metrics.listen = %q: %w", m.Listen, err)
+	}
+	return nil
+}
+
+// checkAddress wants HOST:PORT; HOST may be empty.
+func checkAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return errors.New("want HOST:PORT or :PORT")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("port %q: want 1 to 65535", port)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -88,18 +87,6 @@ func TestParseWarning(t *testing.T) {
 		if tt.bad == "" && (err != nil || got != tt.want) || tt.bad != "" &&
 			(err == nil || !strings.Contains(err.Error(), tt.bad) || got != Warning{}) {
 			t.Errorf("%q: %+v, %v, want %+v, %s", tt.text, got, err, tt.want, tt.bad)
-		}
-	}
-}
-
-// A signal's bare name is what another host takes for it.
-func TestBareSignal(t *testing.T) {
-	for sig := syscall.Signal(1); sig <= 64; sig++ {
-		if sig == unix.SIGKILL || sig == unix.SIGSTOP || sig == 32 || sig == 33 {
-			continue
-		}
-		if got, err := ParseSignal(BareSignal(sig)); err != nil || got != sig {
-			t.Errorf("signal %d: %s is %d, %v", int(sig), BareSignal(sig), int(got), err)
 		}
 	}
 }

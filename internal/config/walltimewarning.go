@@ -111,14 +111,6 @@ func realTime(name string) syscall.Signal {
 	return syscall.Signal(base + int(n))
 }
 
-// BareSignal returns a signal's name without SIG, as ParseSignal takes it: "USR1", "RTMIN+3".
-func BareSignal(sig syscall.Signal) string {
-	if name := strings.TrimPrefix(unix.SignalName(sig), "SIG"); name != "" {
-		return name
-	}
-	return fmt.Sprintf("RTMIN+%d", int(sig)-firstSignal)
-}
-
 // SignalName returns a signal's name, or for one of the real-time signals its number as text.
 func SignalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {

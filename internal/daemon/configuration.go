@@ -96,7 +96,6 @@ func (c *configuration) apply(ctx context.Context, file *config.File) error {
 }
 
 // restartOnly are settings that a running host does not take over: live jobs are where they are.
-// Connections to other hosts are made with those of [sister].
 var restartOnly = []string{"cgroup.prefix", "cgroup.mount", "host.start_timeout", "host.allow_unsafe_hooks"}
 
 // waiting returns the settings of a configuration that are not in force, and those of them that
@@ -116,16 +115,11 @@ func (c *configuration) waiting(file *config.File) (all, restart []config.Change
 		all = append(all, config.Change{Key: node, Old: strconv.Quote(c.node), New: strconv.Quote(name)})
 	}
 	for _, change := range all {
-		if slices.Contains(restartOnly, change.Key) || change.Key == node || ofConnections(change.Key) {
+		if slices.Contains(restartOnly, change.Key) || change.Key == node {
 			restart = append(restart, change)
 		}
 	}
 	return all, restart, nil
-}
-
-// ofConnections reports whether connections to other hosts depend on a setting.
-func ofConnections(key string) bool {
-	return strings.HasPrefix(key, "sister.") && key != "sister.heads" && key != "sister.allow_root"
 }
 
 // checkRestart refuses a configuration with settings that only a restart takes over.

@@ -20,8 +20,6 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/serieslog"
 	"github.com/hookhost/hookhost/internal/settings"
-	"github.com/hookhost/hookhost/internal/sister"
-	"github.com/hookhost/hookhost/internal/stray"
 )
 
 // daemon is the host of a node's jobs and all that answers for it.
@@ -31,7 +29,6 @@ type daemon struct {
 	jobs      *jobs
 	processes *processes
 	mom       *pbsMoM
-	sisters   *sisters
 	leftovers *leftovers
 	refusals  *refusals
 	meter     *meter
@@ -89,17 +86,6 @@ func open(o *Options, ended func()) (*daemon, error) {
 	}
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
 	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}
-	d.sisters = &sisters{conf: d.conf, log: log}
-	if err := d.sisters.connect(); err != nil {
-		return nil, err
-	}
-	d.sisters.origins = &origins{
-		store: store, tree: tree, procfs: procfs, log: log, environs: proc.NewEnvirons(procfs),
-	}
-	d.sisters.origins.Origins = &sister.Origins{
-		Node: node, Fleet: d.sisters.fleet, IsOwn: stray.FromHere, JobOf: d.sisters.origins.jobOf,
-		Hosts: func() map[string]string { return d.conf.file.Load().Sister.Hosts },
-	}
 	d.openMetrics()
 	jobEnded := func() {
 		d.leftovers.jobEnded()
@@ -121,16 +107,12 @@ func openRecords(p Paths, cfg *config.File, log *logrus.Entry) (*jobstate.Store,
 
 func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgroups, ended func()) error {
 	paths := d.conf.paths
-	spread := &sister.Jobs{Node: d.conf.node, Store: d.jobs.store, Log: d.log, MoMUsage: d.mom.usage}
-	if d.sisters.fleet != nil {
-		spread.Others = d.sisters.fleet
-	}
 	h, err := host.Open(host.Options{
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
-		Origins: d.sisters.origins, StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
+		StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
 		Series: d.jobs.series.Add, PBSHas: d.mom.has, PBSStarts: d.mom.starts,
-		Populated: kernel.populated, Sisters: spread.Of,
+		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,
 		Observer: d.metrics,
 	})
 	if err != nil {
@@ -144,9 +126,6 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 func (d *daemon) configured() {
 	if !d.conf.file.Load().Walltime.Enabled {
 		d.jobs.forgetLimits()
-	}
-	if d.sisters.heads != nil {
-		d.sisters.heads.Again()
 	}
 	d.listenForScrapes()
 }
@@ -162,11 +141,7 @@ func (d *daemon) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if req.Job != nil {
 		d.jobs.awaitLost(ctx, req.Job.ID)
 	}
-	out, err := d.host.Handle(ctx, req)
-	if err == nil && !out.Reject && req.Event == hostapi.EventBegin && req.Head != "" && d.sisters.heads != nil {
-		d.sisters.heads.Begun()
-	}
-	return out, err
+	return d.host.Handle(ctx, req)
 }
 
 // HandleUser carries out an event that a user asks for: an attach, to a job that is known.
@@ -224,10 +199,8 @@ func (d *daemon) reconcile(ctx context.Context) {
 // close ends the hooks. Jobs live on.
 func (d *daemon) close() error {
 	d.endpoint.Close()
-	d.sisters.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := d.host.Close(ctx)
-	d.sisters.close(err == nil) // a hook that hangs may have a head wait for it
 	return errors.Join(err, d.jobs.series.Close(ctx))
 }

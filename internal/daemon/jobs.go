@@ -158,7 +158,7 @@ func jobFrom(r *jobstate.Record, now jobstate.Moment) api.Job {
 	j := api.Job{
 		Job: r.Job, Phase: r.Phase, Begun: r.Begun, Launched: r.Launched.Wall, Suspended: r.Suspended,
 		Elapsed: r.Elapsed(now).Seconds(), Left: timeLeft(r, now), ResourcesUsed: r.ResourcesUsed,
-		Hosts: withoutReturned(r.Hosts), Diag: r.Diag, Notes: r.Notes, Run: r.Run, Head: r.Head,
+		Hosts: withoutReturned(r.Hosts), Diag: r.Diag, Notes: r.Notes,
 	}
 	if !r.SuspendedAt.IsZero() {
 		j.Suspended += now.Sub(r.SuspendedAt)

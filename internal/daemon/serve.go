@@ -109,20 +109,9 @@ func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
 	listener.Refused = d.refusals.note
 	server := d.server()
 	server.Clients = idle.Clients
-	served := make(chan error, 2)
-	hosts, err := d.sisters.listen(d.refusals.note)
-	if err != nil {
-		return err
-	}
-	d.sisters.watch(ctx, d.jobs.store, d.host.Abandon)
-	entry := o.Log.WithFields(logrus.Fields{"version": o.Version, "node": d.conf.node, "socket": o.Socket})
-	if hosts != nil {
-		defer hosts.Close()
-		server.Sisters = d.sisters
-		go func() { served <- server.Serve(hosts) }()
-		entry = entry.WithField("listen", hosts.Addr())
-	}
+	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
+	entry := o.Log.WithFields(logrus.Fields{"version": o.Version, "node": d.conf.node, "socket": o.Socket})
 	entry.Info("hookhost serves")
 	if log != nil {
 		if err := detach(log); err != nil {
@@ -199,7 +188,6 @@ func (o *Options) warnApart(systemdRuns bool) {
 // reload takes over a changed configuration, or logs why not and goes on with the old one.
 func (o *Options) reload(ctx context.Context, d *daemon) {
 	o.notify(sdnotify.SdNotifyReloading)
-	d.sisters.rereadCertificates()
 	if err := d.conf.Reload(ctx); err != nil {
 		o.Log.Errorf("reload: %v", err)
 	} else {

@@ -46,9 +46,6 @@ type Node struct {
 	StandIn  string // the program that may replace pbs_python
 
 	Hooks func() (*plugin.Registry, error) // those registered on this node
-	// Certificate returns for which host this host's certificate is, and from when it is believed
-	// no more.
-	Certificate func() (name string, expires time.Time, err error)
 }
 
 func ok(what, found string) Finding { return Finding{What: what, Status: OK, Found: found} }
@@ -80,7 +77,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings := examineKernel(ctx, n, d)
 	findings = append(findings, examineKernelLog(), examineState(n.State))
 	findings = append(findings, n.examineHooks()...)
-	findings = append(findings, n.examineSisters(d, time.Now())...)
+	findings = append(findings, d.examineRefused()...)
 	findings = append(findings, n.examineOpenPBS()...)
 	findings = append(findings, n.examineVntype()...)
 	findings = append(findings, n.examineFromPBS()...)

@@ -159,7 +159,6 @@ func (h *Host) callForAll(hook string, ids []string) {
 func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobstate.Timer, entry *logrus.Entry) {
 	c := h.about(recs, h.plugins.Place(hook))
 	v := c.run(h.ctx)
-	h.passSignals(c)
 	if v.Reject {
 		entry.Error(v.Message)
 	}
@@ -206,9 +205,9 @@ func inMessages(recs []*jobstate.Record, hook string) [][]*jobstate.Record {
 // after returns the timer that rings so long from now, by the clock of t.
 func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate.Moment) jobstate.Timer {
 	if t.Elapsed > 0 {
-		return jobstate.Timer{Elapsed: rec.Elapsed(now) + d, Ask: t.Ask}
+		return jobstate.Timer{Elapsed: rec.Elapsed(now) + d}
 	}
-	return jobstate.Timer{At: now.Add(d), Ask: t.Ask}
+	return jobstate.Timer{At: now.Add(d)}
 }
 
 // rearm sets the timers of all jobs: some may have rung while nobody was to be called.

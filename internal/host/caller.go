@@ -64,14 +64,14 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string,
 	mom hostapi.ProcessID) (*hostapi.Outcome, error) {
 	own := *req
-	own.MoM, own.Spread, own.Run, own.Head = nil, false, "", ""
+	own.MoM = nil
 	v, err := h.judge(ctx, &own, caller{outside: true, pbs: true, mom: mom, home: home, waits: ctx})
 	return outcomeOf(v), err
 }
 
 // underPBS reports whether pbs_mom, or another MoM that sends this host its events by itself,
 // answers for the job.
-func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil && rec.Head == "" && rec.Run == "" }
+func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil }
 
 // addLines adds lines for the job's standard error to the record of a job of pbs_mom. The event
 // that has them is one at which MoM can take none. MoM gets them with epilogue (addTold).

@@ -54,15 +54,12 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 	if got := rec.ResourcesUsed["cpupercent"]; got != "50" {
 		t.Errorf("beside a suspension: %s", got)
 	}
-	// A MoM of ours, and a head, get the share of the whole run.
-	for _, change := range []func(*jobstate.Record){func(r *jobstate.Record) { r.MoM = &hostapi.ProcessID{PID: 7} },
-		func(r *jobstate.Record) { r.Head = "n2" }} {
-		rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start}
-		change(rec)
-		recordUpdates(rec, "n1", found(30), start.Add(time.Minute))
-		if got := rec.ResourcesUsed["cpupercent"]; got != "77" {
-			t.Errorf("%+v: %s", rec, got)
-		}
+	// A MoM of ours gets the share of the whole run.
+	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start,
+		MoM: &hostapi.ProcessID{PID: 7}}
+	recordUpdates(rec, "n1", found(30), start.Add(time.Minute))
+	if got := rec.ResourcesUsed["cpupercent"]; got != "77" {
+		t.Errorf("%+v: %s", rec, got)
 	}
 }
 

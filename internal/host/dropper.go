@@ -63,7 +63,7 @@ type dropping interface {
 
 func newDropper(h *Host) *dropper {
 	d := &dropper{store: h.opt.Store, opt: &h.opt, log: h.log, clock: h.clock, turns: &h.jobs, host: h}
-	d.unstarted = newTimers(func(job, _ string, _ bool) { d.dropUnstarted(job) })
+	d.unstarted = newTimers(func(_, job string) { d.dropUnstarted(job) })
 	return d
 }
 

@@ -24,10 +24,9 @@ func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	return outcomeOf(v), err
 }
 
-// HandleUser is Handle for a request of a user, or of another host for one. The request waits
-// behind all that root, MoM and the host itself have for the job. KindBusy says that too many wait,
-// or that the request has waited too long. A request that has not begun when ctx ends does not
-// begin.
+// HandleUser is Handle for a request of a user. The request waits behind all that root, MoM and the
+// host itself have for the job. KindBusy says that too many wait, or that the request has waited
+// too long. A request that has not begun when ctx ends does not begin.
 func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.judge(ctx, req, caller{outside: true, user: true})
 	return outcomeOf(v), err
@@ -71,20 +70,12 @@ func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request, from caller) 
 
 func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	began := time.Now()
-	here := handler(func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-		return h.dispatch(ctx, req, from)
-	})
-	v, err := h.sisters.Around(here).Handle(ctx, req)
+	v, err := h.dispatch(ctx, req, from)
 	h.eventOver(req, v, err, time.Since(began))
 	return v, err
 }
 
 func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
-	if req.Head != "" && req.Event != hostapi.EventBegin {
-		if h.foreign(req) {
-			return notYours(req)
-		}
-	}
 	switch req.Event {
 	case hostapi.EventBegin:
 		return h.beginWithRoom(ctx, req, from)
@@ -105,9 +96,6 @@ func (h *Host) logEvent(req *hostapi.Request, v *Verdict, err error, took time.D
 	}
 	if req.Job != nil {
 		entry = entry.WithField("job", req.Job.ID)
-	}
-	if req.Head != "" {
-		entry = entry.WithField("head", req.Head)
 	}
 	if v != nil {
 		if v.Hook != "" {
@@ -140,9 +128,6 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	}
 	own := *req
 	own.Partial, own.PBS, own.MoMHome = false, false, ""
-	if own.Head != "" { // that host answers for the job, and sends its events to whom they concern
-		own.MoM, own.Spread = nil, false
-	}
 	if own.Node == "" {
 		own.Node = h.opt.Node
 	}
@@ -160,7 +145,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 		return nil, fmt.Errorf("%s: pid %d: not a process that a job can have", own.Event, own.PID)
 	}
 	job := *own.Job
-	job.State, job.Phase, job.Elapsed, job.OtherCPUTSeconds = nil, "", 0, nil
+	job.State, job.Phase, job.Elapsed = nil, "", 0
 	own.Job = &job
 	return &own, nil
 }
@@ -254,7 +239,7 @@ func (h *Host) arm(rec *jobstate.Record) {
 			continue
 		}
 		if due, runs := rec.Due(t, now); runs {
-			set[hook] = alarm{at: h.clock.Time(due), ask: t.Ask}
+			set[hook] = alarm{at: h.clock.Time(due)}
 		}
 	}
 	h.timers.replace(rec.Job.ID, set)

@@ -3,9 +3,6 @@
 // restart. The host also has the clock for hooks that asked to be called again. internal/plugin
 // runs the hooks' programs.
 //
-// The events of a job pass through Options.Sisters, in the job's turn, which has the job's other
-// hosts carry them out as well.
-//
 // Events of one job are carried out one at a time, jobs in parallel. They keep the order in which
 // they came. Attaches and reports come after all other events; requests of users come last
 // (queue.go).
@@ -22,7 +19,6 @@ import (
 	"fmt"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin"
@@ -42,7 +38,6 @@ type Host struct {
 	cancel context.CancelFunc
 
 	plugins   *plugin.Catalog
-	sisters   Sisters
 	jobs      queues
 	timers    *timers
 	batches   *batches
@@ -54,8 +49,7 @@ type Host struct {
 	moms      momWatch
 	started   startedMoMs
 	counters  counters
-	awaited   busy[[2]string]    // purpose and job, see inTurn, timerDue
-	measuring singleflight.Group // by job, see measureSisters
+	awaited   busy[[2]string] // purpose and job, see inTurn
 }
 
 // Open reads the registry and starts the programs of all enabled hooks in the background. A program
@@ -66,7 +60,7 @@ func Open(o Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{opt: o, log: o.Log, clock: clock, sisters: alone{}, attaches: newAttachLog()}
+	h := &Host{opt: o, log: o.Log, clock: clock, attaches: newAttachLog()}
 	h.plugins, err = plugin.Open(plugin.Options{
 		Registry: o.Registry, RuntimeDir: o.RuntimeDir, StartTimeout: o.StartTimeout, Log: o.Log,
 		Host: pluginHost{h},
@@ -76,13 +70,10 @@ func Open(o Options) (*Host, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.batches = &batches{call: h.callDue, start: h.goBackground}
-	h.timers = newTimers(h.timerDue)
+	h.timers = newTimers(h.batches.add)
 	h.periodics.tick = func(p *plugin.Plugin) { h.goBackground(func() { h.tick(p) }) }
-	h.adopter = adopter{opt: &h.opt, clock: clock, host: h, lines: h.attaches, taken: &h.counters.adopted}
+	h.adopter = adopter{opt: &h.opt, host: h, lines: h.attaches, taken: &h.counters.adopted}
 	h.dropper = newDropper(h)
-	if o.Sisters != nil {
-		h.sisters = o.Sisters(inside{h})
-	}
 	h.plugins.Start()
 	h.adoptRecords()
 	return h, nil

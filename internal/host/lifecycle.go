@@ -29,12 +29,12 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 	if err := plugin.ResolveOwner(&req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	if h.momGone(req.MoM, req.Head) {
+	if h.momGone(req.MoM) {
 		return nil, hostapi.Errorf(hostapi.KindBusy, momDied)
 	}
 	rec := &jobstate.Record{
 		Job: req.Job, Phase: jobstate.PhasePrerun, Host: h.opt.Self,
-		MoM: req.MoM, Run: req.Run, Head: req.Head, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
+		MoM: req.MoM, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
 	}
 	if err := h.register(ctx, req, rec); err != nil {
 		return nil, err
@@ -46,6 +46,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 		advance(rec, req, now)
 		recordAnswers(rec, h.opt.Node, c, now)
 		addLines(rec, v.JobStderr)
+		noteSisters(rec, h.opt.Node, nil)
 		err := h.replace(rec)
 		if err == nil && !from.missed(req.Event, v) {
 			h.watchMoM(id, req.MoM)
@@ -155,16 +156,15 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	case rec == nil:
 	case last:
 		h.countingKills(rec, noted)
-		if req.Head != "" && v.Usage != nil {
-			v.Usage = h.opt.Store.Hosts(rec)[h.opt.Node]
-		}
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
-		h.change(func(r *jobstate.Record) { noted(r); rec = r }, id)
+		told := h.sisterUsage(rec)
+		h.change(func(r *jobstate.Record) {
+			noted(r)
+			noteSisters(r, h.opt.Node, told)
+			rec = r
+		}, id)
 		addTold(v.Outcome, rec, h.opt.Node)
-		if req.Head != "" { // that host has nothing of this one's part but what it is told now
-			v.Usage, v.Notes = h.opt.Store.Hosts(rec)[h.opt.Node], rec.Notes
-		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		if !v.Reject {

@@ -199,8 +199,6 @@ func TestBeginAgain(t *testing.T) {
 			busy: "runs here already"},
 		{name: "a dead MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other}, reports: 1},
 		{name: "the same MoM's replay", record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom}, mom: &mom},
-		{name: "the same MoM's replay on several hosts",
-			record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom, Run: "1"}, mom: &mom},
 		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other},
 			busy: "runs here already"},
 		{name: "pbs_mom's, never launched, PBS has counted on",

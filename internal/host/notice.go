@@ -34,9 +34,6 @@ func (h pluginHost) Notice(hook, id string, u *hostapi.JobUpdate) error {
 		return ErrClosed
 	}
 	defer end()
-	if u.SignalSisters != "" {
-		h.sisters.Signal(h.ctx, id, u.SignalSisters)
-	}
 	release := h.jobs.try(id)
 	if release != nil {
 		defer release()
@@ -75,7 +72,7 @@ func (h *Host) recordNotice(hook, id string, u *hostapi.JobUpdate, turn bool) (f
 		if u.State != nil && turn {
 			put(&rec.HookState, hook, u.State)
 		}
-		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, h.clock.Now())
+		callAt(rec, hook, u.CallAgain, u.CallAtElapsed, h.clock.Now())
 		cpuPercent(rec, u, h.clock.Now())
 		h.countingKills(rec, func(rec *jobstate.Record) { fold(rec, h.opt.Node, u) })
 		told := len(rec.Told)

@@ -48,9 +48,6 @@ type Options struct {
 	// Populated reports whether there are processes in the job's cgroup, whoever has made that; see
 	// beginsLate. May be nil: then nobody but this host makes any.
 	Populated func(id string) (bool, error)
-	// Origins tells which job has sent a process that came by ssh. May be nil: then such processes
-	// are left alone.
-	Origins Origins
 	// Observer may be nil.
 	Observer Observer
 	// Series, if set, is called with the series of a job whose report is in the ledger. Series must
@@ -58,8 +55,9 @@ type Options struct {
 	Series func(r *report.Report, s series.Job)
 	// Ended, if set, is called when a job's record has gone, and must not wait.
 	Ended func()
-	// Sisters returns the other hosts of this Host's jobs. May be nil: then there are none.
-	Sisters func(Inside) Sisters
+	// SisterUsage returns, at the epilogue of a job of pbs_mom's, what the job has used on each of
+	// its sisters. May be nil: then that is not known.
+	SisterUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage
 	// PBSHas reports whether the pbs_mom of that home has the job; "" is a home that no event has
 	// told. On an error the job is taken for one that MoM has. May be nil: then nobody knows.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)

@@ -55,7 +55,6 @@ func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller)
 func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, from caller) *Verdict {
 	c := &chain{links: links, req: req, hosted: h.hosted()}
 	v := c.run(ctx)
-	h.passSignals(c)
 	h.update(c, from)
 	return v
 }
@@ -132,10 +131,7 @@ func (h pluginHost) Startup(ctx context.Context, p *plugin.Plugin, fresh *plugin
 	h.logOutcome(hook.Name, hostapi.EventStartup, v)
 	h.recoverJobs(c)
 	// Not now: an event that has the job's turn may be waiting for this start.
-	h.goBackground(func() {
-		h.passSignals(c)
-		h.update(c, caller{})
-	})
+	h.goBackground(func() { h.update(c, caller{}) })
 	return v.Message
 }
 

@@ -30,7 +30,7 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 		return true, endAgain
 	case ending:
 		return true, endOnce
-	case h.momGone(rec.MoM, rec.Head):
+	case h.momGone(rec.MoM):
 		return true, momDied
 	case earlier && rec.Begun.IsZero(): // MoM got no answer to its begin, and so has rejected the job
 		return true, hostDied
@@ -39,8 +39,8 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 }
 
 // momGone reports whether the process on this host that answers for a job has died.
-func (h *Host) momGone(mom *hostapi.ProcessID, head string) bool {
-	return mom != nil && head == "" && !h.opt.Processes.Alive(*mom)
+func (h *Host) momGone(mom *hostapi.ProcessID) bool {
+	return mom != nil && !h.opt.Processes.Alive(*mom)
 }
 
 // adoptRecords makes this host the one of all jobs that live. Open calls it before the first event.
@@ -89,21 +89,8 @@ func (h *Host) Reconcile(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endLeft ends a job that is over, if it still is when its turn has come.
-func (h *Host) endLeft(ctx context.Context, id string) error { return h.endIf(ctx, id, h.over) }
-
-// Abandon ends a job here that another host has begun, if it is still that run of it: its head
-// knows of it no more. why becomes a note of its report. No such job is no error. ctx bounds the
-// wait for the job's turn only, as with Handle. Idempotent.
-func (h *Host) Abandon(ctx context.Context, id, run, why string) error {
-	if err := hostapi.CheckJobID(id); err != nil {
-		return err
-	}
-	return h.endIf(ctx, id, func(rec *jobstate.Record) (bool, string) { return rec.Head != "" && rec.Run == run, why })
-}
-
-// endIf ends a job in its turn, if over says so of its record then, with the reason as a note.
-func (h *Host) endIf(ctx context.Context, id string, over func(*jobstate.Record) (bool, string)) error {
+// endLeft ends a job that is over in its turn, if it still is over then. The reason becomes a note.
+func (h *Host) endLeft(ctx context.Context, id string) error {
 	end, ok := h.beginEvent()
 	if !ok {
 		return ErrClosed
@@ -118,8 +105,8 @@ func (h *Host) endIf(ctx context.Context, id string, over func(*jobstate.Record)
 	if rec == nil {
 		return nil
 	}
-	is, why := over(rec)
-	if !is {
+	over, why := h.over(rec)
+	if !over {
 		return nil
 	}
 	if err := h.finishLeft(context.WithoutCancel(ctx), rec, why); err != nil {
@@ -130,13 +117,11 @@ func (h *Host) endIf(ctx context.Context, id string, over func(*jobstate.Record)
 
 // finishLeft sends a job's last events in place of its MoM. The caller has the job's turn.
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
-	return h.finishRun(ctx, rec, why, startsAgain(rec))
+	return h.finishRun(ctx, rec, why, rec.PBS)
 }
 
-// startsAgain reports whether somebody else starts a job anew whose start came to nothing.
-func startsAgain(rec *jobstate.Record) bool { return rec.PBS || rec.Head != "" && !rec.Kept }
-
-// finishRun is finishLeft. A job that starts again has no report of a start that came to nothing.
+// finishRun is finishLeft. A job that starts again, as pbs_mom's do, has no report of a start that
+// came to nothing.
 func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, again bool) error {
 	id := rec.Job.ID
 	h.log.WithField("job", id).Warn("ending a job: " + why)

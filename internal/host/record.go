@@ -27,7 +27,7 @@ const endTimer = ""
 func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
-	job.Phase, job.Elapsed, job.OtherCPUTSeconds = rec.Phase, rec.Elapsed(now), otherCPUT(rec)
+	job.Phase, job.Elapsed = rec.Phase, rec.Elapsed(now)
 	told := req.Job
 	if req.Event == hostapi.EventAttach || told == nil {
 		return &job
@@ -60,7 +60,7 @@ func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hos
 func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
-	job.Phase, job.Elapsed, job.OtherCPUTSeconds = rec.Phase, rec.Elapsed(now), otherCPUT(rec)
+	job.Phase, job.Elapsed = rec.Phase, rec.Elapsed(now)
 	return &job
 }
 
@@ -70,7 +70,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	case hostapi.EventBegin:
 		rec.Begun = now.Wall
 	case hostapi.EventPrologue:
-		rec.Kept = rec.PBS || rec.Head != ""
+		rec.Kept = rec.PBS
 	case hostapi.EventLaunch, hostapi.EventAttach:
 		// A sister may never see a launch: the first process taken in is the job's start there.
 		if rec.Launched.IsZero() {
@@ -93,7 +93,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 		resume(rec, now)
 	case hostapi.EventResize:
 		job := *req.Job
-		job.Phase, job.Elapsed, job.OtherCPUTSeconds = "", 0, nil // the record says it
+		job.Phase, job.Elapsed = "", 0 // the record says it
 		rec.Job = &job
 	}
 }
@@ -195,7 +195,7 @@ func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 			put(&rec.AttachEnv, a.hook, a.out.AttachEnv)
 		}
 		if rec.Phase != jobstate.PhaseExiting {
-			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, a.out.AskSisters, now)
+			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, now)
 		}
 	}
 	o := &c.merged.out
@@ -233,7 +233,7 @@ func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 		if u.WalltimeLimit != nil {
 			limit = u.WalltimeLimit
 		}
-		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, u.AskSisters, now)
+		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, now)
 	}
 	if u := c.merged.out.Jobs[id]; u != nil {
 		cpuPercent(rec, u, now)
@@ -253,13 +253,12 @@ func limitOf(told *time.Duration) *time.Duration {
 
 // callAt notes when a hook asked to be called for the job, if it did. An earlier wish of the hook
 // counts no more.
-func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, ask bool, now jobstate.Moment) {
-	ask = ask && rec.Spreads()
+func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, now jobstate.Moment) {
 	switch {
 	case again > 0:
-		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again), Ask: ask})
+		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again)})
 	case elapsed > 0:
-		put(&rec.Timers, hook, jobstate.Timer{Elapsed: elapsed, Ask: ask})
+		put(&rec.Timers, hook, jobstate.Timer{Elapsed: elapsed})
 	}
 }
 

@@ -42,9 +42,9 @@ func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 	made := &jobstate.Record{
 		Job: begin.Job, Phase: jobstate.PhaseRunning, Kept: true,
 		MoM: begin.MoM, PBS: begin.PBS, MoMHome: begin.MoMHome,
-		Host: h.opt.Self, Run: begin.Run, Head: begin.Head,
-		Begun: now.Wall, Launched: now, Notes: []string{lostRecord},
+		Host: h.opt.Self, Begun: now.Wall, Launched: now, Notes: []string{lostRecord},
 	}
+	noteSisters(made, h.opt.Node, nil)
 	if frozen {
 		made.Phase, made.SuspendedAt = jobstate.PhaseSuspended, now
 	}

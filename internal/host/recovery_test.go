@@ -28,11 +28,9 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 		req.PBS, req.MoMHome = true, "/var/spool/pbs"
 		return req
 	}
-	of := event(hostapi.EventBegin, "3.srv")
-	of.Head, of.Run = "n2", thisRun
 	must(t, h, hostapi.EventBegin, "4.srv")
 	reportFound(h, map[string]*hostapi.JobUpdate{
-		"1.srv": {Begin: begin("1.srv")}, "2.srv": {Begin: begin("2.srv"), Frozen: new(true)}, "3.srv": {Begin: of},
+		"1.srv": {Begin: begin("1.srv")}, "2.srv": {Begin: begin("2.srv"), Frozen: new(true)},
 		"4.srv": {Begin: begin("4.srv")}, "5.srv": {}, "6.srv": {Begin: begin("7.srv")},
 	})
 	rec := n.record("1.srv")
@@ -43,9 +41,6 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 	rec = n.record("2.srv")
 	if rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.IsZero() || rec.Elapsed(h.clock.Now()) > time.Second {
 		t.Errorf("a frozen job: %+v", rec)
-	}
-	if rec := n.record("3.srv"); rec.Head != "n2" || rec.Run != thisRun || rec.PBS {
-		t.Errorf("a job of another host: %+v", rec)
 	}
 	if rec := n.record("4.srv"); rec.Phase != jobstate.PhasePrerun || len(rec.Notes) > 0 {
 		t.Errorf("a job that is known: %+v", rec)

@@ -7,11 +7,9 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Refresh has every hook tell what a live job has used by now, and its other hosts if this is its
-// first. Its record, and a report made from it, is then not as old as the last periodic. Hosts that
-// do not answer within 3 s keep their last numbers and are in Record.Missing until they do. The
-// job's turn does not wait for them. ctx bounds the wait for the turn only, as with Handle. A job
-// that does not live, or is ending, is left as it is.
+// Refresh has every hook tell what a live job has used by now. Its record, and a report made from
+// it, is then not as old as the last periodic. ctx bounds the wait for the turn only, as with
+// Handle. A job that does not live, or is ending, is left as it is.
 func (h *Host) Refresh(ctx context.Context, id string) error { return h.refresh(ctx, id, inquiry) }
 
 // RefreshForUser is Refresh with the bounds of HandleUser.
@@ -25,14 +23,6 @@ func (h *Host) refresh(ctx context.Context, id string, from class) error {
 		return ErrClosed
 	}
 	defer end()
-	measured := h.measureSisters(context.WithoutCancel(ctx), id)
-	err := h.measure(ctx, id, from)
-	<-measured
-	return err
-}
-
-// measure asks the hooks.
-func (h *Host) measure(ctx context.Context, id string, from class) error {
 	release, err := h.jobs.acquire(ctx, id, from)
 	if err != nil {
 		return err
@@ -47,7 +37,6 @@ func (h *Host) measure(ctx context.Context, id string, from class) error {
 	if v := c.run(ctx); v.Reject {
 		err = errors.New(v.Message)
 	}
-	h.passSignals(c)
 	defer h.news.notify(id)
 	defer h.adopter.adopt(h.ctx, c)
 	h.change(func(rec *jobstate.Record) { recordUpdates(rec, h.opt.Node, c, h.clock.Now()) }, id)

@@ -49,7 +49,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 		case ended:
 			return hostapi.Errorf(hostapi.KindNode, "end an earlier run: %w", cmp.Or(ending, errStays))
 		}
-		ended, ending = true, h.finishRun(ctx, left, leftBehind, !started && !left.Kept || startsAgain(left))
+		ended, ending = true, h.finishRun(ctx, left, leftBehind, !started && !left.Kept || left.PBS)
 	}
 }
 
@@ -59,13 +59,10 @@ var errStays = errors.New("its record is still there")
 // ended first. The error has KindBusy and says that the job runs.
 //
 //	Reconcile would end it                     over
-//	another head's                             busy: who began a job here is the one to end it
 //	exiting                                    over
 //	another MoM's                              busy
-//	same head, another run                     over: the head knows nothing of that run any more
 //	another run_version                        over: PBS knows nothing of that run any more
 //	same run, prerun                           begin once more; hooks are idempotent
-//	  on several hosts                         over: the others have begun that run
 //	same run, running or suspended             busy
 func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
 	left, _ := h.over(rec)
@@ -73,19 +70,14 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	switch {
 	case left:
 		return true, nil
-	case rec.Head != req.Head:
-		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s has begun it",
-			cmp.Or(rec.Head, "this host"))
 	case rec.Phase == jobstate.PhaseExiting:
 		return true, nil
 	case !sameMoM:
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
-	case rec.Head != "" && rec.Run != req.Run:
-		return true, nil
 	case compareRuns(rec.Job, req.Job) != 0:
 		return true, nil
 	case rec.Phase == jobstate.PhasePrerun:
-		return rec.Spreads(), nil
+		return false, nil
 	}
 	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase,
 		rec.Begun.Format(time.DateTime))

@@ -7,23 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Origins knows where connections come from.
-type Origins interface {
-	// Origin returns the job of which a process holds the other end of the connection. host is the
-	// one of the passed job's hosts that says so. Both are "" when none of them has the
-	// connection's address, or no job has it there.
-	Origin(ctx context.Context, from hostapi.Origin, job *hostapi.Job) (id, host string, err error)
-}
-
 // Bounds on what strays cost.
 const (
-	originLimit    = 3 * time.Second // to be told where one comes from
 	maxStrayNotes  = 64
 	maxComm        = 64 // bytes of a process's name in a note
 	moreStrayNotes = "what became of more processes outside of the job is in the log"
@@ -35,7 +25,6 @@ var strayNotes = []string{"adopted pid ", "did not adopt pid "}
 // adopter takes in processes that hooks have found outside of their jobs.
 type adopter struct {
 	opt   *Options
-	clock jobstate.Clock
 	host  adopting
 	lines *attachLog
 	jobs  busy[string]
@@ -73,7 +62,6 @@ func (a *adopter) adopt(ctx context.Context, c *chain) {
 }
 
 func (a *adopter) adoptAll(ctx context.Context, id string, strays []hostapi.Stray) {
-	silent := map[string]bool{} // clients whose host has not answered: it is not waited for again
 	for _, s := range strays {
 		rec := a.opt.Store.Get(id)
 		if ctx.Err() != nil {
@@ -82,22 +70,19 @@ func (a *adopter) adoptAll(ctx context.Context, id string, strays []hostapi.Stra
 		if rec == nil || rec.Phase != jobstate.PhasePrerun && rec.Phase != jobstate.PhaseRunning {
 			return // an attach would be refused as well; there is a next scan
 		}
-		a.adoptOne(ctx, rec, s, silent)
+		a.adoptOne(ctx, rec, s)
 	}
 }
 
 // adoptOne takes in one process, and leaves a note.
-func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.Stray, silent map[string]bool) {
+func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.Stray) {
 	id := rec.Job.ID
 	name := fmt.Sprintf("pid %d (%s)", s.Process.PID, hostapi.Printable(s.Comm[:min(len(s.Comm), maxComm)]))
-	by, err := a.belongs(ctx, rec, s, silent)
-	if err == nil && by == "" || !a.opt.Processes.Alive(s.Process) {
+	if !a.opt.Processes.Alive(s.Process) {
 		return
 	}
-	if err == nil {
-		err = a.attach(ctx, rec.Job, s)
-	}
-	note := fmt.Sprintf("adopted %s: %s", name, by)
+	err := a.attach(ctx, rec.Job, s)
+	note := fmt.Sprintf("adopted %s: %s", name, s.Match)
 	switch {
 	case errors.Is(err, errEnding), ctx.Err() != nil:
 		return
@@ -110,34 +95,6 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 		entry.Info(note)
 	}
 	a.host.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)
-}
-
-// belongs says by what a stray is the job's; "" where it is not.
-func (a *adopter) belongs(
-	ctx context.Context, rec *jobstate.Record, s hostapi.Stray, silent map[string]bool,
-) (by string, err error) {
-	if s.From == nil {
-		return s.Match, nil
-	}
-	if s.Age > a.clock.Now().Wall.Sub(rec.Begun) {
-		return "", nil // SSH_CONNECTION tells of a connection that is long gone, and its port may be another's by now
-	}
-	job := rec.Job
-	client := s.From.Local[:max(strings.LastIndex(s.From.Local, ":"), 0)]
-	if a.opt.Origins == nil || silent[client] {
-		return "", nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, originLimit)
-	defer cancel()
-	id, host, err := a.opt.Origins.Origin(ctx, *s.From, job)
-	if err != nil {
-		silent[client] = true
-		return "", fmt.Errorf("it came by ssh from %s: %w", client, err)
-	}
-	if id != job.ID {
-		return "", nil
-	}
-	return "ssh from " + host, nil
 }
 
 // attach is what an attach from outside is. The hooks get a number, which was the right one if the

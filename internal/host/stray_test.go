@@ -1,47 +1,18 @@
 package host
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
-// origins answers by the client's address.
-type origins struct {
-	mu    sync.Mutex
-	asked []string
-}
-
-func (o *origins) Origin(_ context.Context, from hostapi.Origin, job *hostapi.Job) (id, host string, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.asked = append(o.asked, from.Local)
-	switch {
-	case strings.HasPrefix(from.Local, "10.0.0.1:"):
-		return job.ID, "n1", nil
-	case strings.HasPrefix(from.Local, "10.0.0.2:"):
-		return "99.srv", "n2", nil
-	case strings.HasPrefix(from.Local, "10.0.0.3:"):
-		return "", "", errors.New("n3: no answer in time")
-	}
-	return "", "", nil
-}
-
-func strayOf(pid int, match, from string) hostapi.Stray {
-	s := hostapi.Stray{Process: hostapi.ProcessID{PID: pid, StartTime: 1}, Comm: "sl\x1beep", Match: match}
-	if from != "" {
-		s.From = &hostapi.Origin{Local: from, Remote: "10.0.0.9:22"}
-	}
-	return s
+func strayOf(pid int, match string) hostapi.Stray {
+	return hostapi.Stray{Process: hostapi.ProcessID{PID: pid, StartTime: 1}, Comm: "sl\x1beep", Match: match}
 }
 
 // found has the host hear of strays, and waits until it is through with them.
@@ -59,8 +30,6 @@ func foundStrays(t *testing.T, h *Host, id string, strays ...hostapi.Stray) {
 func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	asked := &origins{}
-	n.options = func(o *Options) { o.Origins = asked }
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	for pid := 10; pid < 200; pid++ {
@@ -73,35 +42,24 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 			t.Errorf("%s: %q\nwant %q", what, got, lines)
 		}
 	}
-	older := strayOf(18, "origin", "10.0.0.1:5") // it was there before the job was, and its connection is long gone
-	older.Age = time.Hour
-	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"),
-		strayOf(12, "origin", "10.0.0.2:5"), strayOf(13, "origin", "10.0.0.4:5"),
-		strayOf(9, "session", ""), // which has ended
-		older)
-	want("taken in", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1")
+	foundStrays(t, h, "1.srv", strayOf(10, "environment"), strayOf(11, "ancestry"),
+		strayOf(9, "session")) // which has ended
+	want("taken in", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ancestry")
 	if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseRunning || rec.Launched.IsZero() {
 		t.Errorf("the first process is the job's start: %s, %v", rec.Phase, rec.Launched)
 	}
 	if n := h.Counts().Adopted; n != 2 {
 		t.Errorf("%d adopted are counted, want 2", n)
 	}
-	silent := "did not adopt pid 14 (sl?eep): it came by ssh from 10.0.0.3: n3: no answer in time"
-	foundStrays(t, h, "1.srv", strayOf(14, "origin", "10.0.0.3:5"), strayOf(15, "origin", "10.0.0.3:6"))
-	want("one that does not answer", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ssh from n1",
-		silent)
-	if n := strings.Count(strings.Join(asked.asked, " "), "10.0.0.3"); n != 1 {
-		t.Errorf("a host that does not answer was waited for %d times", n)
-	}
-	foundStrays(t, h, "2.srv", strayOf(16, "environment", "")) // no such job
+	foundStrays(t, h, "2.srv", strayOf(16, "environment")) // no such job
 	must(t, h, hostapi.EventPostsuspend, "1.srv")
 	before := notes()
-	foundStrays(t, h, "1.srv", strayOf(17, "environment", ""))
+	foundStrays(t, h, "1.srv", strayOf(17, "environment"))
 	want("a job that is suspended", before...)
 	must(t, h, hostapi.EventPreresume, "1.srv")
 	var many []hostapi.Stray
 	for pid := 20; pid < 150; pid++ {
-		many = append(many, strayOf(pid, "session", ""))
+		many = append(many, strayOf(pid, "session"))
 	}
 	foundStrays(t, h, "1.srv", many...)
 	all := notes()
@@ -113,7 +71,7 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 		t.Errorf("%d lines about %d strays", lines, len(many))
 	}
 	must(t, h, hostapi.EventEpilogue, "1.srv")
-	foundStrays(t, h, "1.srv", strayOf(160, "environment", ""))
+	foundStrays(t, h, "1.srv", strayOf(160, "environment"))
 	got := slices.DeleteFunc(notes(), func(note string) bool { return strings.HasPrefix(note, "suspended for ") })
 	if !slices.Equal(got, all) {
 		t.Errorf("a job that is ending: %q", got)
@@ -121,8 +79,7 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 	must(t, h, hostapi.EventEnd, "1.srv")
 }
 
-// A rejection of a stray is in the notes. A stray that came by ssh is nobody's if nobody can be
-// asked.
+// A rejection of a stray is in the notes.
 func TestAdoptRefused(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -132,7 +89,7 @@ func TestAdoptRefused(t *testing.T) {
 	for pid := 10; pid < 20; pid++ {
 		n.procs.add(hostapi.ProcessID{PID: pid, StartTime: 1})
 	}
-	foundStrays(t, h, "1.srv", strayOf(10, "environment", ""), strayOf(11, "origin", "10.0.0.1:5"))
+	foundStrays(t, h, "1.srv", strayOf(10, "environment"))
 	if got := n.record("1.srv").Notes; len(got) != 1 ||
 		!strings.HasPrefix(got[0], "did not adopt pid 10 (sl?eep): execjob_attach request rejected by 'h'") {
 		t.Errorf("%q", got)
@@ -140,7 +97,7 @@ func TestAdoptRefused(t *testing.T) {
 	if err := h.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	update := &hostapi.JobUpdate{Strays: []hostapi.Stray{strayOf(12, "session", "")}}
+	update := &hostapi.JobUpdate{Strays: []hostapi.Stray{strayOf(12, "session")}}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": update}}
 	h.adopter.adopt(h.ctx, &chain{answers: []answer{{out: out}}})
 }

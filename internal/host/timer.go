@@ -10,7 +10,7 @@ import (
 //
 // They go by Go's monotonic clock, which nobody sets: see jobstate.Clock.
 type timers struct {
-	ring func(job, hook string, ask bool)
+	ring func(hook, job string)
 
 	mu      sync.Mutex
 	byJob   map[string]map[string]*alarm // by job and hook; none without a hook
@@ -20,11 +20,10 @@ type timers struct {
 // alarm is one timer of a hook for a job.
 type alarm struct {
 	at      time.Time
-	ask     bool // jobstate.Timer.Ask
 	runtime *time.Timer
 }
 
-func newTimers(ring func(job, hook string, ask bool)) *timers {
+func newTimers(ring func(hook, job string)) *timers {
 	return &timers{ring: ring, byJob: make(map[string]map[string]*alarm)}
 }
 
@@ -34,7 +33,7 @@ func (c *timers) replace(job string, set map[string]alarm) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for hook, a := range c.byJob[job] {
-		if next, is := set[hook]; is && next.at.Equal(a.at) && next.ask == a.ask {
+		if next, is := set[hook]; is && next.at.Equal(a.at) {
 			delete(set, hook)
 			continue
 		}
@@ -61,7 +60,7 @@ func (c *timers) due(job, hook string, a *alarm) {
 	}
 	c.mu.Unlock()
 	if is {
-		c.ring(job, hook, a.ask)
+		c.ring(hook, job)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestTimersRingOnceAtTheirTime(t *testing.T) {
 		var mu sync.Mutex
 		var rung []string
 		start := time.Now()
-		c := newTimers(func(job, hook string, ask bool) {
+		c := newTimers(func(hook, job string) {
 			mu.Lock()
 			defer mu.Unlock()
 			rung = append(rung, fmt.Sprintf("%s(%s)@%v", hook, job, time.Since(start)))

@@ -20,16 +20,6 @@ func (w *work) beginEvent() (end func(), ok bool) {
 	return w.events.Done, w.enter(&w.events)
 }
 
-// goEvent runs f beside the caller. Close waits for f as for an event. The result is false, and f
-// does not run, when the host is closing.
-func (w *work) goEvent(f func()) bool {
-	if !w.enter(&w.events) {
-		return false
-	}
-	go func() { defer w.events.Done(); f() }()
-	return true
-}
-
 // goBackground runs f beside the caller, unless the host is closing. f ends with the host's
 // context.
 func (w *work) goBackground(f func()) {

@@ -19,7 +19,3 @@ func (rec *Record) AddLines(lines []string) {
 		}
 	}
 }
-
-// Spreads is true for a job whose events this host sends to other hosts: it has begun the job
-// there, as Run.
-func (rec *Record) Spreads() bool { return rec.Run != "" && rec.Head == "" }

@@ -34,17 +34,11 @@ type Record struct {
 	MoMHome string `json:"mom_home,omitempty"`
 	// BegunBy is the pbs_mom that has begun the job; zero is not known.
 	BegunBy hostapi.ProcessID `json:"begun_by,omitzero"`
-	// Kept: pbs_mom has gone on with the job after its begin, or the job's head.
+	// Kept: pbs_mom has gone on with the job after its begin.
 	Kept bool `json:"kept,omitempty"`
 	// Host is the daemon that has the job, or the one that had it when it died.
 	Host hostapi.ProcessID `json:"host"`
 
-	// Run names this start of the job on all its hosts; "" under pbs_mom and for a job of one
-	// host.
-	Run string `json:"run,omitempty"`
-	// Head is the host that began the job here, by its certificate; "" under pbs_mom and for jobs
-	// of this host.
-	Head string `json:"head,omitempty"`
 	// Missing says by host why its part is not known, or not up to date while the job lives.
 	Missing map[string]string `json:"missing,omitempty"`
 

@@ -7,7 +7,6 @@ import "time"
 type Timer struct {
 	At      Moment        `json:"at,omitzero"`
 	Elapsed time.Duration `json:"elapsed,omitzero"` // Record.Elapsed, in nanoseconds
-	Ask     bool          `json:"ask,omitempty"`    // the job's other hosts are asked first what it has used there
 }
 
 // Later reports whether t is of u's kind and rings after it.

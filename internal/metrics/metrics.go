@@ -59,7 +59,7 @@ func New(o Options) *Metrics {
 	}, []string{"event", "result"})
 	m.eventTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "hookhost_event_duration_seconds", Buckets: buckets,
-		Help: "How long events took, from the job's turn to the outcome, other hosts included.",
+		Help: "How long events took, from the job's turn to the outcome.",
 	}, []string{"event"})
 	m.calls = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookhost_hook_calls_total",

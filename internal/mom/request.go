@@ -24,15 +24,13 @@ const longestName = 230
 // Request is a job as the user of `hookhost run` asks for it.
 type Request struct {
 	Resources []string // as -l of qsub has them
-	Hosts     []string // this one first; several of one text by comma; none is this one alone
 	Name      string   // "" for the program's
 	ID        string   // "" for the next number of this node
 	User      string   // "" for the caller
 	Command   []string // program and arguments
 }
 
-// Check returns the job, without its hosts, and leaves each of Hosts in a text of its own. Nothing
-// else is changed. Check fails for a request that cannot be a job.
+// Check returns the job, without its exec_vnode. Check fails for a request that cannot be a job.
 func (r *Request) Check() (*hostapi.Job, error) {
 	if r.ID != "" {
 		if err := hostapi.CheckJobID(r.ID); err != nil {
@@ -50,12 +48,6 @@ func (r *Request) Check() (*hostapi.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-l: %w", hint(err, r.Resources))
 	}
-	if r.Hosts, err = splitHosts(r.Hosts); err != nil {
-		return nil, err
-	}
-	if err := checkChunks(r.Hosts, request.Select); err != nil {
-		return nil, err
-	}
 	delay, err := cutKillDelay(request.Job)
 	if err != nil {
 		return nil, fmt.Errorf("-l: %w", err)
@@ -71,9 +63,9 @@ func (r *Request) Check() (*hostapi.Job, error) {
 	return job, nil
 }
 
-// Spec completes the job, which runs on hosts, this one first, and returns how to run it. env is
-// the caller's environment.
-func (r *Request) Spec(job *hostapi.Job, hosts, env []string) (Spec, error) {
+// Spec completes the job, which runs on node, this host, and returns how to run it. env is the
+// caller's environment.
+func (r *Request) Spec(job *hostapi.Job, node string, env []string) (Spec, error) {
 	procfs, err := kernfs.Open("/proc")
 	if err != nil {
 		return Spec{}, err
@@ -86,9 +78,9 @@ func (r *Request) Spec(job *hostapi.Job, hosts, env []string) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	job.ExecVnode = pbs.Place(hosts, chunks)
+	job.ExecVnode = pbs.Place(node, chunks)
 	spec := Spec{
-		Job: job, Node: hosts[0], MoM: &self, Program: r.Command[0], Args: r.Command[1:], Env: env, TmpDir: TmpDir,
+		Job: job, Node: node, MoM: &self, Program: r.Command[0], Args: r.Command[1:], Env: env, TmpDir: TmpDir,
 	}
 	if job.Owner.UID != os.Geteuid() {
 		if err := spec.runAs(job.Owner); err != nil {

@@ -1,6 +1,5 @@
 // Package mom is a minimal MoM: it walks one job through its events on this host and runs its
-// program, as `hookhost run` does. A job of several hosts it begins with Request.Spread: then its
-// host sends the events on to the others.
+// program, as `hookhost run` does.
 //
 //	begin ── prologue ── launch ── start ── program ── epilogue ── end
 //	  │         └──────────┴─────────┴─► abort ── epilogue ── end

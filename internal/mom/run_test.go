@@ -163,26 +163,7 @@ func TestRunRefusesSpec(t *testing.T) {
 	}
 }
 
-// A job of several hosts is its host's to send on. The variables that PBS sets for a job are about
-// all of them.
-func TestRunSpread(t *testing.T) {
-	for execVnode, spread := range map[string]bool{
-		"(n1:ncpus=1)": false, "(n1:ncpus=1)+(n1:ncpus=2)": false, "(n1:ncpus=1)+(n2:ncpus=1)": true, "": false,
-	} {
-		spec := shell("cat $PBS_NODEFILE > /dev/null")
-		job := *spec.Job
-		job.ExecVnode = execVnode
-		spec.Job, spec.AuxDir = &job, t.TempDir()
-		engine := &recorder{}
-		if result, err := Run(t.Context(), engine, spec); err != nil || result.ExitStatus != 0 {
-			t.Errorf("%q: %+v, %v", execVnode, result, err)
-		}
-		for i, req := range engine.sent {
-			if req.Spread != (spread && i == 0) {
-				t.Errorf("%q: %s: spread %v", execVnode, req.Event, req.Spread)
-			}
-		}
-	}
+func TestRunRefusesWhatIsNoExecVnode(t *testing.T) {
 	spec := shell("true")
 	job := *spec.Job
 	job.ExecVnode = "(n1"

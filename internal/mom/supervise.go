@@ -151,7 +151,7 @@ func (s *supervisor) suspend(ctx context.Context) {
 // obeyed once.
 const resumeAgain = 5 * time.Second
 
-// resume lets the program go on unless a hook or another host refuses. The job's standard error
+// resume lets the program go on unless a hook refuses. The job's standard error
 // says so then, and the resume is tried again until it is accepted or the job ends.
 func (s *supervisor) resume(ctx context.Context) {
 	s.again = nil

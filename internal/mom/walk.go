@@ -55,11 +55,7 @@ func (w *walk) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("run job %s: %w", w.job.ID, context.Cause(ctx))
 	}
-	hosts, err := pbs.Hosts(w.job.ExecVnode, w.job.ExecHost2)
-	if err != nil {
-		return fmt.Errorf("run job %s: %w", w.job.ID, err)
-	}
-	_, err = w.ask(ctx, &hostapi.Request{Event: hostapi.EventBegin, MoM: w.spec.MoM, Spread: len(hosts) > 1})
+	_, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventBegin, MoM: w.spec.MoM})
 	return err
 }
 

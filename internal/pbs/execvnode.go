@@ -120,10 +120,10 @@ func isVnode(text string) bool {
 	return text != ""
 }
 
-// Place returns exec_vnode for chunks that the hosts, at least one, take in turn: chunk i is on
-// host i mod n. Every chunk is in parentheses, Count times, sizes in kb. The chunks are taken as
-// ParseSelect returns them, which bounds their number.
-func Place(hosts []string, chunks []Chunk) string {
+// Place returns exec_vnode for chunks that are all on one host. Every chunk is in parentheses,
+// Count times, sizes in kb. The chunks are taken as ParseSelect returns them, which bounds their
+// number.
+func Place(host string, chunks []Chunk) string {
 	var b strings.Builder
 	i := 0
 	for _, chunk := range chunks {
@@ -132,7 +132,7 @@ func Place(hosts []string, chunks []Chunk) string {
 			if i > 0 {
 				b.WriteByte('+')
 			}
-			b.WriteString("(" + hosts[i%len(hosts)] + part + ")")
+			b.WriteString("(" + host + part + ")")
 			i++
 		}
 	}

@@ -3,7 +3,6 @@ package pbs
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,32 +86,6 @@ func TestParseExecVnodeBoundsItsInput(t *testing.T) {
 	}
 }
 
-func TestPlaceOfASelectOnHosts(t *testing.T) {
-	three := []string{"n1", "n2.cluster", "n3"}
-	for _, tt := range []struct {
-		sel   string
-		hosts []string
-		want  string
-	}{
-		{"3:ncpus=1:mem=100mb", three,
-			"(n1:ncpus=1:mem=102400kb)+(n2.cluster:ncpus=1:mem=102400kb)+(n3:ncpus=1:mem=102400kb)"},
-		{"2:ncpus=2+2:ncpus=1", three, "(n1:ncpus=2)+(n2.cluster:ncpus=2)+(n3:ncpus=1)+(n1:ncpus=1)"},
-		{"1:ncpus=1", three, "(n1:ncpus=1)"},
-		{"4:ncpus=1", []string{"n1"}, "(n1:ncpus=1)+(n1:ncpus=1)+(n1:ncpus=1)+(n1:ncpus=1)"},
-	} {
-		chunks, err := ParseSelect(tt.sel)
-		must.NoError(t, err)
-		got := Place(tt.hosts, chunks)
-		if got != tt.want {
-			t.Errorf("Place(%v, %s) = %q, want %q", tt.hosts, tt.sel, got, tt.want)
-		}
-		hosts, err := Hosts(got, "")
-		if want := tt.hosts[:min(len(tt.hosts), len(hosts))]; err != nil || !slices.Equal(hosts, want) {
-			t.Errorf("Hosts(%q) = %v, %v, want %v", got, hosts, err, want)
-		}
-	}
-}
-
 func TestPlaceOnOneHost(t *testing.T) {
 	for _, tt := range []struct{ name, sel, want string }{
 		// The pairs of schedselect and exec_vnode that OpenPBS 23.06.06 wrote.
@@ -130,7 +103,7 @@ func TestPlaceOnOneHost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			chunks, err := ParseSelect(tt.sel)
 			must.NoError(t, err)
-			if got := Place([]string{"pbshost"}, chunks); got != tt.want {
+			if got := Place("pbshost", chunks); got != tt.want {
 				t.Errorf("Place(%q) = %q, want %q", tt.sel, got, tt.want)
 			}
 		})
@@ -245,9 +218,9 @@ func FuzzSelectToHost(f *testing.F) {
 		if err != nil {
 			return
 		}
-		chunks, err := ParseExecVnode(Place([]string{"h"}, req.Select))
+		chunks, err := ParseExecVnode(Place("h", req.Select))
 		if err != nil {
-			t.Fatalf("%q -> %q: %v", spec, Place([]string{"h"}, req.Select), err)
+			t.Fatalf("%q -> %q: %v", spec, Place("h", req.Select), err)
 		}
 		share, err := OnHost(chunks, "h")
 		if err != nil {

@@ -4,16 +4,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 )
-
-var hostName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
-
-// IsHostName reports whether text can be a host's name: letters, digits, dots, hyphens and
-// underscores, of which the first is a letter or a digit. An IPv4 address has that form, too.
-func IsHostName(text string) bool { return hostName.MatchString(text) }
 
 // HostName returns this host's name up to the first dot.
 func HostName() (string, error) {

@@ -1,21 +1,17 @@
-// Package stray tells which processes outside of every job belong to one all the same. ssh started
-// them on another host of a job, or they have left their job some other way.
+// Package stray tells which processes outside of every job belong to one all the same.
 //
 // Read collects what /proc says of a process, Match decides from that alone. A process that is in
 // doubt is never a job's. A process that becomes a job's is killed with the job, and it may be
 // somebody's login. The name of a process and its environment prove nothing of where it comes from.
-// Its uid, its cgroup, the files that it and its ancestors execute, and the kernel's connections
-// do.
+// Its uid, its cgroup and the files that it and its ancestors execute do.
 //
-// The package reads /proc/PID/{stat,status,cgroup,environ,exe,fd} (proc_pid_stat(5) and its
-// neighbours), /proc/net/tcp{,6} (proc_net(5)) and systemd-logind's files of sessions, and changes
-// nothing.
+// The package reads /proc/PID/{stat,status,cgroup,environ,exe} (proc_pid_stat(5) and its
+// neighbours), and changes nothing.
 package stray
 
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -31,17 +27,14 @@ import (
 // Facts are what is known of a process.
 type Facts struct {
 	proc.Process
-	In     string          // the job whose cgroup it is in; "" for none
-	JobID  string          // PBS_JOBID of its environment; "" unless that is a job id
-	SSH    *hostapi.Origin // the connection that it came by: that of the sshd above it, else as its environment says
-	Gone   bool            // that connection is over
-	Chain  []Relative      // its ancestors, the parent first
-	Leader *Relative       // of its session; nil when that is itself, is gone or is not to be seen
-	Cgroup string          // /proc/PID/cgroup
-	Local  bool            // systemd-logind has it in a session that was begun from this host by the network
-	Ours   bool            // it executes hookhost
-	Qsub   bool            // it executes qsub
-	Exe    kernfs.FileID   // that it executes
+	In     string        // the job whose cgroup it is in; "" for none
+	JobID  string        // PBS_JOBID of its environment; "" unless that is a job id
+	Chain  []Relative    // its ancestors, the parent first
+	Leader *Relative     // of its session; nil when that is itself, is gone or is not to be seen
+	Cgroup string        // /proc/PID/cgroup
+	Ours   bool          // it executes hookhost
+	Qsub   bool          // it executes qsub
+	Exe    kernfs.FileID // that it executes
 	Age    time.Duration
 }
 
@@ -62,7 +55,6 @@ type Reader struct {
 	Environ  func(p proc.Process) ([]byte, error)          // without waiting for it: proc.Environs
 	Hookhost []kernfs.FileID                               // hookhost's programs
 	Qsub     []kernfs.FileID                               // PBS's qsub
-	Sessions string                                        // where systemd-logind has them; "" for sessionsDir
 }
 
 // maxChain bounds the ancestors that are looked at.
@@ -89,9 +81,6 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 	}
 	if id, _ := proc.Getenv(variables, "PBS_JOBID"); hostapi.CheckJobID(id) == nil {
 		f.JobID = id
-	}
-	if text, ok := proc.Getenv(variables, "SSH_CONNECTION"); ok {
-		f.SSH = parseConnection(text)
 	}
 	relative := func(parent proc.Process) (of Relative, err error) {
 		of = Relative{PID: parent.PID, UID: parent.UID}
@@ -138,9 +127,6 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 		return fail(err)
 	}
 	f.Ours, f.Qsub = slices.Contains(r.Hookhost, f.Exe), slices.Contains(r.Qsub, f.Exe)
-	if err := r.origin(&f); err != nil {
-		return fail(err)
-	}
 	now, err := proc.Read(procfs, p.PID)
 	if err == nil && (now.StartTime != p.StartTime || now.UID != p.UID || now.Dead()) {
 		err = proc.ErrGone
@@ -170,29 +156,10 @@ func gone(err error) error {
 	return err
 }
 
-// parseConnection reads SSH_CONNECTION: "client port server port" (ssh(1)). Nil where it is
-// anything else: its user can write what he likes there.
-func parseConnection(text string) *hostapi.Origin {
-	fields := strings.Fields(text)
-	if len(fields) != 4 {
+// ignoreGone makes nothing of the errnos of a process that is no more.
+func ignoreGone(err error) error {
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) {
 		return nil
 	}
-	local, err := endpoint(fields[0], fields[1])
-	if err != nil {
-		return nil
-	}
-	remote, err := endpoint(fields[2], fields[3])
-	if err != nil {
-		return nil
-	}
-	return &hostapi.Origin{Local: local.String(), Remote: remote.String()}
-}
-
-func endpoint(host, port string) (netip.AddrPort, error) {
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), err
+	return err
 }

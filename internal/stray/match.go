@@ -16,14 +16,13 @@ const (
 	Ours    Class = iota + 1 // of no concern: root's, too young, in a job already, part of sshd or of hookhost
 	Service                  // of cron, at, a user's systemd or another service
 	Certain                  // Verdict.Job's
-	Ask                      // came by ssh: its client's host knows whether a job did that
 	Login                    // somebody's login, or what that started
 	Unknown                  // nothing says where it comes from
 )
 
 // String returns the class in lower case.
 func (c Class) String() string {
-	names := []string{"ours", "service", "certain", "ask", "login", "unknown"}
+	names := []string{"ours", "service", "certain", "login", "unknown"}
 	if c < Ours || int(c) > len(names) {
 		return "no class"
 	}
@@ -35,7 +34,6 @@ const (
 	ByAncestry    = "ancestry"    // an ancestor is in the job
 	BySession     = "session"     // its session is the job's
 	ByEnvironment = "environment" // PBS_JOBID
-	ByOrigin      = "origin"      // the connection of ssh that it came by
 )
 
 // Job is a live job of this host, as far as Match has to know it.
@@ -82,9 +80,7 @@ func Match(f Facts, jobs []Job) Verdict {
 		return Verdict{Class: Certain, Job: f.JobID, Match: ByEnvironment}
 	}
 	switch {
-	case f.SSH != nil:
-		return Verdict{Class: Ask}
-	case f.LoggedIn():
+	case login || sessionOf(f.Cgroup) != "":
 		return Verdict{Class: Login}
 	case isSubmitter(f):
 		return Verdict{Class: Service}

@@ -43,7 +43,7 @@ func Post(r Request) (Answer, error) {
 	if err := connect(fd, r.Socket); err != nil {
 		return Answer{}, named("connect to "+r.Socket, err)
 	}
-	head := "POST " + r.Path + " HTTP/1.1\r\nHost: hookhost\r\nHookhost-Api: 1\r\n" +
+	head := "POST " + r.Path + " HTTP/1.1\r\nHost: hookhost\r\n" +
 		"Connection: close\r\nExpect: 100-continue\r\n" +
 		"Content-Length: " + strconv.Itoa(len(r.Body)) + "\r\n" + r.Header + "\r\n"
 	if err := send(fd, append([]byte(head), r.Body...), sign); err != nil {

@@ -30,7 +30,7 @@ const attachTime = 10 * time.Second
 func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, error) {
 	until := time.Now().Add(attachTime)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		attached, err := AttachOn(ctx, socket, "", job, pid)
+		attached, err := attachOnce(ctx, socket, job, pid)
 		if err == nil || !mayPass(err, socket) || time.Now().After(until) {
 			return attached, err
 		}
@@ -42,14 +42,13 @@ func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, err
 	}
 }
 
-// AttachOn has a host of a job attach a process of its own, once; "" is this host.
-func AttachOn(ctx context.Context, socket, host, job string, pid int) (api.Attached, error) {
+func attachOnce(ctx context.Context, socket, job string, pid int) (api.Attached, error) {
 	client, err := api.Dial(socket)
 	if err != nil {
 		return api.Attached{}, err
 	}
 	defer client.Close()
-	return client.Attach(ctx, host, job, pid)
+	return client.Attach(ctx, job, pid)
 }
 
 // mayPass reports whether a failed call is worth another try. A daemon that is restarted, as for an
@@ -128,16 +127,6 @@ func unset(env []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		return strings.HasPrefix(entry, name+"=")
 	})
-}
-
-// value returns a variable, "" for none.
-func value(env []string, name string) string {
-	for _, entry := range env {
-		if text, found := strings.CutPrefix(entry, name+"="); found {
-			return text
-		}
-	}
-	return ""
 }
 
 // Here returns this host's name for a message.

@@ -33,7 +33,7 @@ var Programs = sync.OnceValue(func() string {
 	}
 	built = dir
 	const from = "github.com/hookhost/hookhost/testdata/hooks/"
-	build := exec.Command("go", "build", "-o", dir+"/", from+"deny", from+"misbehave", from+"sister")
+	build := exec.Command("go", "build", "-o", dir+"/", from+"deny", from+"misbehave")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
 	}

@@ -4,18 +4,19 @@ import (
 	"errors"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
-	"github.com/hookhost/hookhost/internal/sister"
 )
 
 var errNotLogged = errors.New("pbs_mom has logged no usage of it ($logevent without 0x100?)")
 
-// usage returns the usage that hosts of a job have told this host's pbs_mom at the job's end:
-// one answer for each host. MoM's events have this host's part alone, so MoM's log is read.
-func (m *pbsMoM) usage(rec *jobstate.Record, hosts []string) map[string]sister.Usage {
-	told := make(map[string]sister.Usage, len(hosts))
+// sisterUsage is host.Options.SisterUsage. MoM's events have this host's part of the usage alone.
+// The mother superior's MoM logs what each sister has told it at the end of the job, so its log is
+// read.
+func (m *pbsMoM) sisterUsage(rec *jobstate.Record, hosts []string) map[string]host.SisterUsage {
+	told := make(map[string]host.SisterUsage, len(hosts))
 	home := rec.MoMHome
 	if home == "" {
 		home = m.conf.momHome()
@@ -26,13 +27,13 @@ func (m *pbsMoM) usage(rec *jobstate.Record, hosts []string) map[string]sister.U
 		switch {
 		case logged:
 			seconds, mem := u.CPUT.Seconds(), int64(u.Mem)
-			told[name] = sister.Usage{Usage: &hostapi.HostUsage{
+			told[name] = host.SisterUsage{Usage: &hostapi.HostUsage{
 				NCPUs: ncpusOn(rec.Job, name), CPUTSeconds: &seconds, MemBytes: &mem, MemSource: "as its pbs_mom told",
 			}}
 		case err != nil:
-			told[name] = sister.Usage{Err: err}
+			told[name] = host.SisterUsage{Err: err}
 		default:
-			told[name] = sister.Usage{Err: errNotLogged}
+			told[name] = host.SisterUsage{Err: errNotLogged}
 		}
 	}
 	return told
