@@ -211,6 +211,33 @@ func TestGraceBeforeAlarm(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
+// A job with ncpus=0 has the cpu time to die of SIGTERM in its grace.
+func TestGraceLeavesAJobTheCPUTimeToDie(t *testing.T) {
+	edit := func(c *config.File) { c.Cgroup.KillGrace = config.Duration(time.Hour) }
+	onFakes(t, edit, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=0"))
+		pid := n.launch("1.srv")
+		k.Stick(pid) // SIGTERM ends the job when it is let go
+		j, raised := n.cgroup("1.srv"), make(chan bool, 1)
+		go func() {
+			defer k.Unstick(pid)
+			for range 300 {
+				if l, err := j.Limits("cpu"); err == nil && l.CPUShares > 900 && l.Quota == 0 {
+					raised <- true
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			raised <- false
+		}()
+		n.do(hostapi.EventEpilogue, "1.srv")
+		if !<-raised {
+			t.Error("in its grace the job has no more cpu time than before")
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}
+
 // TestEndFails fails each step of end in turn; the event can be repeated.
 func TestEndFails(t *testing.T) {
 	for _, f := range fakes {

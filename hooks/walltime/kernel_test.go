@@ -357,14 +357,17 @@ func TestCoreDump(t *testing.T) {
 func TestUnkillableJobIsReportedWhileItIsThere(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
-	_, pids := n.start(j, 1, "sleep")
-	must.NoError(t, unix.Kill(pids[0], unix.SIGSTOP)) // what runs, or waits for a cpu, is not unkillable
-	must.Eventually(t, "it stops", func() bool { return !proc.Runnable(n.roots.Proc, pids) })
+	_, pids := n.start(j, 1, "burn")
 	s, err := decodeState(n.jobs["1.srv"].State)
 	must.NoError(t, err)
 	s.Stage, s.Next = unkillable, 60*time.Second
 	n.jobs["1.srv"].State = s.encode()
 	req := &hostapi.Request{Event: hostapi.EventPeriodic, JobList: n.jobs}
+	if _, err := n.ExechostPeriodic(t.Context(), req); err != nil {
+		t.Errorf("of a job that runs, or waits for a cpu: %v", err)
+	}
+	must.NoError(t, unix.Kill(pids[0], unix.SIGSTOP))
+	must.Eventually(t, "it stops", func() bool { return !proc.Runnable(n.roots.Proc, pids) })
 	out, err := n.ExechostPeriodic(t.Context(), req)
 	if hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(),
 		`job 1.srv: unkillable: left after SIGKILL: 1 process: `) || !strings.Contains(err.Error(), `("exe") `) {
