@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,56 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
+
+// A TMPDIR that its user fills again as it is removed keeps none of another user from removal.
+func TestEndlessTMPDIRHoldsUpItsUserAlone(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	dir, err := os.MkdirTemp("/dev/shm", "hookhost") // where many files are made in no time
+	must.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	aux, tmp := filepath.Join(dir, "aux"), filepath.Join(dir, "tmp")
+	must.NoError(t, os.Mkdir(aux, 0o755), os.Mkdir(tmp, 0o755))
+	for job, owner := range map[string]int{"1.srv": 65533, "2.srv": 65534} {
+		path, file := filepath.Join(tmp, "pbs."+job), filepath.Join(aux, job)
+		must.NoError(t, os.WriteFile(file, nil, 0o640),
+			unix.Setxattr(file, "trusted.hookhost.owner", []byte(fmt.Sprint(owner)), 0),
+			os.Mkdir(path, 0o700), os.Chown(path, owner, -1))
+	}
+	endless, err := os.OpenRoot(filepath.Join(tmp, "pbs.1.srv"))
+	must.NoError(t, err)
+	defer endless.Close()
+	var over atomic.Bool
+	var filling sync.WaitGroup
+	fill := func(who, from, to int) {
+		for i := from; i < to; i++ {
+			endless.WriteFile(fmt.Sprint(who, ".", i), nil, 0o600) // fails once the directory is gone
+		}
+	}
+	fill(0, 0, 20000)
+	for who := range 2 {
+		filling.Go(func() {
+			for i := 20000; !over.Load(); i++ {
+				fill(who, i, i+1)
+			}
+		})
+	}
+	defer filling.Wait()
+	defer over.Store(true)
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	l := &leftovers{aux: aux, tmpDir: tmp, log: logrus.NewEntry(log), limit: time.Minute, pause: time.Hour,
+		isLive: func(string) (live, dying bool) { return false, false }}
+	l.sweep()
+	must.Eventually(t, "that of another user is removed", func() bool {
+		_, err := os.Lstat(filepath.Join(tmp, "pbs.2.srv"))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	over.Store(true)
+	must.Eventually(t, "the rest is removed", func() bool {
+		rest, err := os.ReadDir(tmp)
+		return err == nil && len(rest) == 0
+	})
+}
 
 // A huge TMPDIR is removed beside those of other users, and with a limit of time. The next daemon
 // removes what is left of it. A job whose run was killed ends first.
