@@ -30,6 +30,10 @@ func TestDoctorLooksAtTheDaemon(t *testing.T) {
 	if strings.Contains(before.stdout, "CAP_SYSLOG") {
 		t.Fatal("this test itself is without CAP_SYSLOG")
 	}
+	forced, err := os.ReadFile("/proc/sys/kernel/shm_rmid_forced")
+	if open := err == nil && string(forced) == "0\n"; open != strings.Contains(before.stdout, "System V IPC") {
+		t.Errorf("kernel.shm_rmid_forced is %q; doctor says %s", forced, before.stdout)
+	}
 	cmd := exec.Command("python3", "-c", without, fmt.Sprint(unix.CAP_SYSLOG), filepath.Join(built, "hookhost"),
 		"serve")
 	cmd.Env = n.env()

@@ -35,6 +35,7 @@ func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
 			}
 			first := n.start(hog("1.first")...)
 			second := n.hookhost(hog("2.second")...)
+			must.NoError(t, first.stdin.Close()) // it ends, if it lives
 			if err := first.wait(); err == nil { // it is the larger one of the two
 				t.Error("neither job was killed")
 			}

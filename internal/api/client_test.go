@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,8 +72,9 @@ func TestErrorKinds(t *testing.T) {
 }
 
 func TestDialNoHost(t *testing.T) {
-	if _, err := Dial(filepath.Join(socketDir(t), "absent")); !errors.Is(err, ErrNoHost) {
-		t.Errorf("no socket: %v, want ErrNoHost", err)
+	_, err := Dial(filepath.Join(socketDir(t), "absent"))
+	if !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), "start the daemon") {
+		t.Errorf("no socket: %v, want ErrNoHost and the remedy", err)
 	}
 	socket := filepath.Join(socketDir(t), "s")
 	l, err := Listen(socket)
