@@ -17,7 +17,8 @@ const (
 	// KindNode: this node's configuration or kernel lacks something; its administrator has to act.
 	// fail_action applies.
 	KindNode Kind = "node"
-	// KindBusy: a resource is still in use; time heals it. The job goes back to the queue.
+	// KindBusy: a resource is still in use; time heals it. The job goes back to the queue. PBS
+	// counts no run of a job whose begin is rejected so (docs/openpbs-reference.md).
 	KindBusy Kind = "busy"
 	// KindTimeout: the hook's alarm rang. fail_action applies. Set by the host.
 	KindTimeout Kind = "timeout"

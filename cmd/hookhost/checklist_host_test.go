@@ -78,6 +78,7 @@ func TestChecklist13Verdicts(t *testing.T) {
 		says           string
 		rerun, deletes bool
 		hold, offline  bool
+		uncounted      bool // by the server, among the runs of the job
 	}{
 		{name: "reject", mode: "mode = \"reject\"\nvalue = \"not today\"",
 			says: "execjob_begin request rejected by 'second': not today"},
@@ -86,7 +87,7 @@ func TestChecklist13Verdicts(t *testing.T) {
 		{name: "error of the job", mode: "mode = \"error\"\nvalue = \"job\"",
 			says: "rejected by 'second': error of kind job", deletes: true},
 		{name: "others in the way", mode: "mode = \"error\"\nvalue = \"busy\"",
-			says: "rejected by 'second': error of kind busy", rerun: true},
+			says: "rejected by 'second': error of kind busy", rerun: true, uncounted: true},
 		{name: "error of the node", mode: "mode = \"error\"\nvalue = \"node\"",
 			says: "hook 'second' encountered an exception", rerun: true, offline: true},
 		{name: "defect", mode: "mode = \"error\"\nvalue = \"internal\"", says: "(system hold set)", rerun: true,
@@ -110,6 +111,9 @@ func TestChecklist13Verdicts(t *testing.T) {
 			if a.is("job._rerun") != tt.rerun || a.is("job._delete") != tt.deletes ||
 				strings.Contains(a.set["job.Hold_Types"], "s") != tt.hold {
 				t.Errorf("it sets %+v; want rerun %v, delete %v, hold %v", a.set, tt.rerun, tt.deletes, tt.hold)
+			}
+			if got := a.set["job.run_count"] == "0"; got != tt.uncounted {
+				t.Errorf("it sets %+v; want a run that is not counted: %v", a.set, tt.uncounted)
 			}
 			if got := isOffline(a.set[`vnode_list["pbshost"].state`]); got != tt.offline {
 				t.Errorf("vnodes offline: %v, want %v", got, tt.offline)
@@ -155,6 +159,9 @@ func TestChecklist13Verdicts(t *testing.T) {
 			}
 			if isOffline(a.set[`vnode_list["pbshost"].state`]) {
 				t.Error("vnodes are offline")
+			}
+			if count, set := a.set["job.run_count"]; set {
+				t.Errorf("the run of a job that is at fault itself counts as %s", count)
 			}
 			if left := m.dirsOf(tt.job.id); len(left) > 0 {
 				t.Errorf("the job has left %v", left)

@@ -151,6 +151,7 @@ func (m *mom) input(event string, j pbsJob, more ...string) string {
 	say("job.run_count=%d", max(1, j.run))
 	say("job.job_kill_delay=1")
 	say("job.project=_pbs_project_default")
+	say("job.run_version=%d", max(1, j.run))
 	if !j.sister {
 		say("job._msmom=True")
 	}

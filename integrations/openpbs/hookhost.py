@@ -397,6 +397,8 @@ class Call:
             event.reject(plain(f[0], 3000))
         elif verb == "log" and f[0][:4] == "job ":
             pbs.logjobmsg(f[0][4:], plain(f[1]))
+        elif verb == "log" and f[0][:4] == "set ":
+            setattr(event.job, word(f[0][4:]), int(f[1]))
         elif verb == "log":
             log({"error": pbs.LOG_ERROR, "warning": pbs.LOG_WARNING}.get(f[0], pbs.LOG_DEBUG), f[1])
         elif verb == "used":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -84,9 +85,9 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 	if !e.Refusable() { // MoM sends it once, and does not ask what became of it
 		ctx = context.WithoutCancel(ctx)
 	}
-	out, err := m.handle(ctx, e, call)
+	v, err := m.handle(ctx, e, call)
 	if err == nil {
-		if err := m.conf.commentVnode(req, out); err != nil {
+		if err := m.conf.commentVnode(req, v.Outcome); err != nil {
 			m.log.Errorf("comment of vnode %s: %v", req.Node, err)
 		}
 	}
@@ -96,12 +97,15 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		e.Incomplete(changes, text, m.customResources(call.Caller))
 		return changes
 	}
-	changes := e.Changes(out, m.customResources(call.Caller))
-	if req.Event == hostapi.EventBegin && !out.Reject && !m.conf.file.Load().Host.Enabled {
+	changes := e.Changes(v.Outcome, m.customResources(call.Caller))
+	if req.Event == hostapi.EventBegin && v.Reject && v.Kind == hostapi.KindBusy {
+		e.PutOff(changes, time.Now())
+	}
+	if req.Event == hostapi.EventBegin && !v.Reject && !m.conf.file.Load().Host.Enabled {
 		changes.LogJob(req.Job.ID, "hookhost: not confined: this host is left alone, by enabled of [host]")
 	}
 	if req.Event == hostapi.EventEpilogue {
-		if err := m.appendStderr(req.Job, out.JobStderr); err != nil {
+		if err := m.appendStderr(req.Job, v.JobStderr); err != nil {
 			m.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)
 			text := fmt.Sprintf("hookhost: lines for the standard error of job %s: %v", req.Job.ID, err)
 			changes.Log("warning", text)
@@ -110,7 +114,7 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 	return changes
 }
 
-func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall) (*hostapi.Outcome, error) {
+func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall) (*host.Verdict, error) {
 	req := e.Request
 	if req.Event == hostapi.EventLaunch {
 		leader, err := m.leaderOf(call)
@@ -129,7 +133,9 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 		if err != nil && req.Event == hostapi.EventBegin {
 			text := fmt.Sprintf("hookhost: %s: %v", e.Name(), err)
 			m.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).Warn(text)
-			return &hostapi.Outcome{Reject: true, Message: text, OnReject: hostapi.JobActionDelete}, nil
+			return &host.Verdict{Outcome: &hostapi.Outcome{
+				Reject: true, Message: text, OnReject: hostapi.JobActionDelete,
+			}}, nil
 		}
 		if err == nil {
 			err = openpbs.CheckExecVnode(req)
@@ -143,7 +149,7 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 	if err := m.conf.learnVntype(ctx, req); err != nil {
 		m.log.Error(err) // the event goes on as the node was known before
 	}
-	return m.host.HandlePBS(ctx, req, home, m.momOf(req, call))
+	return m.host.JudgePBS(ctx, req, home, m.momOf(req, call))
 }
 
 // momOf is the pbs_mom that runs the hook of a begin: its parent.

@@ -14,7 +14,7 @@ type caller struct {
 	user    bool              // anybody but root and MoM: see HandleUser
 	pbs     bool              // pbs_mom, through the hook that it runs
 	mom     hostapi.ProcessID // that pbs_mom itself, at a begin; zero is not known
-	home    string            // of pbs_mom: see HandlePBS
+	home    string            // of pbs_mom: see JudgePBS
 	waits   context.Context   // of pbs_mom: ends when nobody takes the answer any more
 }
 
@@ -52,7 +52,7 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	return true
 }
 
-// HandlePBS is Handle for an event that pbs_mom itself has sent, through the hook that it runs.
+// JudgePBS is Judge for an event that pbs_mom itself has sent, through the hook that it runs.
 // home tells apart the MoMs of one host: it is where this one keeps its files, "" when that is not
 // known. mom is its process, which counts at a begin; zero is not known. There is more to know
 // then:
@@ -61,12 +61,11 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 //     not accepted by then is undone.
 //   - Options.PBSHas answers for the job.
 //   - The job_list of an exechost_periodic is complete, of this MoM's jobs: see dropUnlisted.
-func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string,
-	mom hostapi.ProcessID) (*hostapi.Outcome, error) {
+func (h *Host) JudgePBS(ctx context.Context, req *hostapi.Request, home string,
+	mom hostapi.ProcessID) (*Verdict, error) {
 	own := *req
 	own.MoM = nil
-	v, err := h.judge(ctx, &own, caller{outside: true, pbs: true, mom: mom, home: home, waits: ctx})
-	return outcomeOf(v), err
+	return h.judge(ctx, &own, caller{outside: true, pbs: true, mom: mom, home: home, waits: ctx})
 }
 
 // underPBS reports whether pbs_mom, or another MoM that sends this host its events by itself,

@@ -69,11 +69,11 @@ func (n *node) events(id string) string {
 
 func fromPBS(t *testing.T, h *Host, req *hostapi.Request) *hostapi.Outcome {
 	t.Helper()
-	out, err := h.HandlePBS(t.Context(), req, "", hostapi.ProcessID{})
+	v, err := h.JudgePBS(t.Context(), req, "", hostapi.ProcessID{})
 	if err != nil {
 		t.Fatalf("%s: %v", req.Event, err)
 	}
-	return out
+	return v.Outcome
 }
 
 // A begin that nobody waits for any more is undone; MoM has taken it for a reject.
@@ -96,11 +96,11 @@ func TestBeginWithoutCaller(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newPBSNode(t, &momFiles{})
 			h := n.open()
-			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-				return h.HandlePBS(ctx, req, "", hostapi.ProcessID{})
+			handle := func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+				return h.JudgePBS(ctx, req, "", hostapi.ProcessID{})
 			}
 			if tt.direct {
-				handle = h.Handle
+				handle = h.Judge
 			}
 			out, err := handle(tt.ctx, event(hostapi.EventBegin, "1.srv"))
 			if err != nil {
@@ -137,7 +137,7 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 		if !there {
 			cancel()
 		}
-		out, err := h.HandlePBS(ctx, event(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
+		out, err := h.JudgePBS(ctx, event(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -295,11 +295,11 @@ func TestUnlistedJobs(t *testing.T) {
 			n.put("6.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.PBS = false })
 			req := event(hostapi.EventPeriodic, "")
 			req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv"}}
-			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-				return h.HandlePBS(ctx, req, "", hostapi.ProcessID{})
+			handle := func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
+				return h.JudgePBS(ctx, req, "", hostapi.ProcessID{})
 			}
 			if tt.direct {
-				handle = h.Handle
+				handle = h.Judge
 			}
 			if out, err := handle(t.Context(), req); err != nil || out.Reject {
 				t.Fatal(out, err)
@@ -400,7 +400,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 	n := newPBSNode(t, &momFiles{homes: map[string]map[string]bool{"/a": {"4.srv": true}, "": {"6.srv": true}}})
 	h := n.open()
 	var mom hostapi.ProcessID
-	out, err := h.HandlePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a", mom)
+	out, err := h.JudgePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a", mom)
 	if err != nil || out.Reject || n.record("1.srv").MoMHome != "/a" {
 		t.Fatal(out, err, n.record("1.srv"))
 	}
@@ -417,7 +417,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		{"", "1.srv 3.srv 4.srv 6.srv"},
 		{"/b", "1.srv 4.srv 6.srv"},
 	} {
-		out, err := h.HandlePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home, mom)
+		out, err := h.JudgePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home, mom)
 		if err != nil || out.Reject {
 			t.Fatal(out, err)
 		}

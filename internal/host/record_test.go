@@ -41,7 +41,7 @@ func TestReportHasTheHostsWalltimeAndANoteOfPBSMoMs(t *testing.T) {
 		if e == hostapi.EventEpilogue || e == hostapi.EventEnd {
 			req.Job.ResourcesUsed = hostapi.Resources{"walltime": "01:02:03"}
 		}
-		if out, err := h.HandlePBS(t.Context(), req, "", hostapi.ProcessID{}); err != nil || out.Reject {
+		if out, err := h.JudgePBS(t.Context(), req, "", hostapi.ProcessID{}); err != nil || out.Reject {
 			t.Fatal(e, out, err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 // The verbs. Each is followed by as many fields as verbFields says.
 const (
 	// LEVEL TEXT: a line for MoM's log; levels error, warning, debug. Level "job ID" makes the line
-	// one about that job, which tracejob finds. A shim older than the daemon takes it for debug.
+	// one about that job, which tracejob finds. Level "set ATTRIBUTE" is no line: the attribute of
+	// event.job becomes TEXT, a number. A shim older than the daemon takes both for debug.
 	verbLog      = "log"
 	verbUsed     = "used"     // JOB NAME TYPE VALUE: resources_used of event.job (JOB is "") or of a job of job_list
 	verbVnode    = "vnode"    // VNODE ATTRIBUTE RESOURCE TYPE VALUE: RESOURCE is "" for an attribute that is not a list
@@ -62,8 +63,10 @@ func (c *Changes) add(verb string, fields ...string) {
 	c.List = append(c.List, Change{Verb: verb, Fields: fields})
 }
 
-// jobLevel begins the level of a line about a job.
-const jobLevel = "job "
+const (
+	jobLevel = "job " // begins the level of a line about a job
+	setLevel = "set " // begins that of an attribute of event.job
+)
 
 // LogJob is Log for a line about a job.
 func (c *Changes) LogJob(id, text string) { c.Log(jobLevel+id, text) }

@@ -45,7 +45,7 @@ func (e *Event) Refusable() bool {
 // late it is read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
 func (e *Event) Owed() bool { return e.Request.Event.ForJob() && !e.Refusable() }
 
-// Becomes says what becomes of an event whose answer nobody waits for any more (host.HandlePBS).
+// Becomes says what becomes of an event whose answer nobody waits for any more (host.JudgePBS).
 func (e *Event) Becomes() string {
 	switch event := e.Request.Event; {
 	case event == hostapi.EventBegin || event == hostapi.EventPreresume:

@@ -27,7 +27,7 @@ func (e *Event) Output(c *Changes) ([]byte, bool) {
 	for _, change := range c.List {
 		switch change.Verb {
 		case verbLog:
-			if change.Fields[0] != "debug" {
+			if change.Fields[0] != "debug" && !strings.HasPrefix(change.Fields[0], setLevel) {
 				return nil, false
 			}
 		case verbAccept, verbReject:
@@ -45,6 +45,12 @@ func (e *Event) Output(c *Changes) ([]byte, bool) {
 	for _, change := range c.List {
 		if change.Verb == verbUsed && !o.used(may, change.Fields) {
 			return nil, false
+		}
+		if change.Verb != verbLog {
+			continue
+		}
+		if name, sets := strings.CutPrefix(change.Fields[0], setLevel); sets {
+			o.line("job."+name, change.Fields[1])
 		}
 	}
 	if may.launch && !o.launch(e, c) {

@@ -30,6 +30,7 @@ type attributes struct {
 	ExecVnode     string            `json:"exec_vnode"`
 	HoldTypes     string            `json:"Hold_Types"`
 	RunCount      int               `json:"run_count"`
+	RunVersion    int               `json:"run_version"`
 	Variables     map[string]string `json:"Variable_List"`
 }
 
