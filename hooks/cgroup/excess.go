@@ -106,19 +106,6 @@ func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// heldAtExcess is what a job held, in bytes, when it was found to exceed a bound; 0 if it was not.
-func heldAtExcess(j *cgroup.Job) int64 {
-	b, err := j.Mark(heldMark)
-	if err != nil {
-		return 0
-	}
-	held, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return held
-}
-
 // excessDiag is what diag_messages has of it.
 func excessDiag(text string) string { return strings.TrimPrefix(text, "=>> PBS: ") }
 

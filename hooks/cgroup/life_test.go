@@ -31,7 +31,6 @@ type life struct {
 	resumed         bool // its cpus may be another's since
 	attached        int  // at the most
 	used            [6]float64
-	rewatched       bool // what a watch had no time to note died with it
 	killed          bool // for memory
 }
 

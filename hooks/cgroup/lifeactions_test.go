@@ -317,15 +317,14 @@ func (l *lives) staleList(*rapid.T) {
 
 func (l *lives) restartHook(*rapid.T) {
 	l.restart()
-	for id, j := range l.live {
-		j.rewatched = true
+	for id := range l.live {
 		l.confineDevices(id)
 	}
 }
 
 // loseRecord restarts the hook of a host that has lost its record of a job.
 func (l *lives) loseRecord(r *rapid.T) {
-	id, j := l.pick(r, isRunning)
+	id, _ := l.pick(r, isRunning)
 	delete(l.jobs, id)
 	l.reboot()
 	out := l.do(hostapi.EventStartup, "")
@@ -335,5 +334,5 @@ func (l *lives) loseRecord(r *rapid.T) {
 	}
 	job := *out.Jobs[id].Begin.Job
 	job.Phase = hostapi.PhaseRunning
-	l.jobs[id], j.rewatched = &job, true
+	l.jobs[id] = &job
 }

@@ -31,7 +31,7 @@ func (l *lives) measured(id string, u *hostapi.HostUsage) {
 		u.CPUTSeconds, float(u.CgroupPeakBytes), float(u.PidsPeak), float(u.MajorFaults), float(u.OOMKills),
 		float(u.MemBytes),
 	} {
-		if now == nil || i == 5 && j.rewatched {
+		if now == nil {
 			continue
 		}
 		if *now < j.used[i] {

@@ -4,9 +4,8 @@ import "github.com/hookhost/hookhost/hostapi"
 
 // ownedJob is what this process knows of a job that it has begun or was told of.
 type ownedJob struct {
-	phase       hostapi.Phase
-	killDelay   *int
-	greatestMem int64 // bytes, of all that was measured for reports
+	phase     hostapi.Phase
+	killDelay *int
 }
 
 // own notes that this process knows the job. No sweep takes the job until disown. own changes
@@ -62,18 +61,4 @@ func (h *hook) setKillDelay(id string, delay *int) {
 	o := h.owned[id]
 	o.killDelay = delay
 	h.owned[id] = o
-}
-
-// noteMem notes what memory of the job was measured, in bytes, and returns the greatest so far. A
-// job that this process does not know is not noted.
-func (h *hook) noteMem(id string, bytes int64) int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	o, known := h.owned[id]
-	if !known {
-		return bytes
-	}
-	o.greatestMem = max(o.greatestMem, bytes)
-	h.owned[id] = o
-	return o.greatestMem
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"maps"
+	"strconv"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -59,9 +60,8 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
 	if u.MemBytes != nil {
-		// A measurement may have seen, or inferred, more than the watch's next sample does. MoM is
-		// not told less than this program has told before.
-		u.MemBytes, u.MemSource = new(h.noteMem(j.ID(), max(*u.MemBytes, heldAtExcess(j)))), memSampled
+		mem, markErr := h.noteMem(j, max(*u.MemBytes, markedBytes(j, heldMark)))
+		u.MemBytes, u.MemSource, err = &mem, memSampled, errors.Join(err, markErr)
 	}
 	if s.PerTask {
 		ranks, ranksErr := h.ranksUsed(j)
@@ -71,6 +71,39 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		err = errors.Join(err, h.placeOf(j, u))
 	}
 	return u, counters, err
+}
+
+// memMark is the extended attribute of the job's cgroup with the greatest memory, in bytes, that
+// was measured for reports. A measurement may have seen, or inferred, more than the watch's next
+// sample does. MoM is not told less than before, by whatever process.
+const memMark = "trusted.hookhost.mem_measured"
+
+// noteMem notes what memory of the job was measured, in bytes, and returns the greatest so far.
+func (h *hook) noteMem(j *cgroup.Job, bytes int64) (int64, error) {
+	h.mu.Lock() // two measurements of a job may meet
+	defer h.mu.Unlock()
+	marked := markedBytes(j, memMark)
+	if bytes <= marked {
+		return marked, nil
+	}
+	err := j.SetMark(memMark, strconv.AppendInt(nil, bytes, 10))
+	if errors.Is(err, cgroup.ErrNotFound) {
+		err = nil
+	}
+	return bytes, err
+}
+
+// markedBytes is the number in a mark of the job, 0 without the mark.
+func markedBytes(j *cgroup.Job, mark string) int64 {
+	b, err := j.Mark(mark)
+	if err != nil {
+		return 0
+	}
+	bytes, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return bytes
 }
 
 // settleMem makes the best of a job that nobody has sampled until its end. Before that, a peak with

@@ -31,5 +31,7 @@ func TestMeasuredMemoryNeverFalls(t *testing.T) {
 		k.Exit(pid)
 		k.Charge(n.launch(id), kernfstest.Memory{File: 50 * mib}) // now there is less to be inferred
 		must.Equal(t, "mem", int64(100*mib), measured()/mib*mib)
+		n.restart()
+		must.Equal(t, "mem of another hook", int64(100*mib), measured()/mib*mib)
 	})
 }
