@@ -159,16 +159,17 @@ func (c *chaos) hasUseOf(id string, end map[string]string, run ledgerRun) bool {
 
 // isOfTheServerAlone tells an end of which MoM has reported nothing, or zeros. Either the job's
 // program has not begun, so that no ledger has the run: the abort of a begin makes no report. Or
-// the server has deleted the job by force before MoM told of the run.
+// the server has deleted the job by force before MoM told of the run. The session is that of the
+// run before then, if there was one. A begin that a hook rejected has JOB_EXEC_FAILHOOK_RERUN.
 func (c *chaos) isOfTheServerAlone(id string, end map[string]string, runs int) bool {
 	if hasUse(end) && end["resources_used.mem"] != "0kb" {
 		return false
 	}
-	return end["session"] == "0" && runs == 0 || !hasUse(end) && c.deletedByForce(id, end)
+	begun := end["session"] != "0" && end["Exit_status"] != "-16"
+	return !begun && runs == 0 || !hasUse(end) && c.deletedByForce(id, end)
 }
 
-// deletedByForce tells an end that the server recorded by itself. The session is that of the run
-// before then, if there was one.
+// deletedByForce tells an end that the server recorded by itself.
 func (c *chaos) deletedByForce(id string, end map[string]string) bool {
 	return c.forced[id] && end["Exit_status"] == "265"
 }
