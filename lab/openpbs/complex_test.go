@@ -22,8 +22,11 @@ import (
 // here is set in a guest: the machine itself is node1 of a complex that runs already.
 var here = flag.Bool("here", false, "this machine is node1 of a running complex, with hookhost installed")
 
-// nodes of the complex. The first has server, scheduler and comm.
+// nodes of the complex. The first has server, scheduler and comm. threeNodes adds the third.
 var nodes = []string{"node1", "node2"}
+
+// thirdNode is offline but for tests of three nodes. So jobs of two get the two that tests name.
+const thirdNode = "node3"
 
 // pbsHome is PBS_HOME, on each node.
 const pbsHome = "/var/spool/pbs"
@@ -48,7 +51,7 @@ func runTests(m *testing.M) int {
 		os.Setenv("LAB", "hhtest")
 	}
 	began := time.Now()
-	up := exec.Command("./up", "-n", fmt.Sprint(len(nodes)))
+	up := exec.Command("./up", "-n", fmt.Sprint(len(nodes)+1))
 	up.Stdout, up.Stderr = os.Stderr, os.Stderr
 	if err := up.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "up:", err)
@@ -69,7 +72,7 @@ func install() error {
 	if err != nil {
 		return err
 	}
-	for _, node := range nodes {
+	for _, node := range append(nodes, thirdNode) {
 		if err := errors.Join(
 			run(node, "make -s -C "+root+" -o all install"),
 			run(node, startDaemon),
@@ -77,7 +80,7 @@ func install() error {
 			return err
 		}
 	}
-	return register()
+	return errors.Join(register(), run(nodes[0], "pbsnodes -o "+thirdNode))
 }
 
 // register has the server and each node know hookhost's hook. exechost_periodic comes more often
@@ -93,6 +96,18 @@ func needNodes(t *testing.T, n int) {
 	if len(nodes) < n {
 		kernfstest.Elsewhere(t, "%d nodes: make test-openpbs", n)
 	}
+}
+
+// threeNodes has the complex be of three nodes for a test.
+func threeNodes(t *testing.T) {
+	t.Helper()
+	needNodes(t, 2)
+	on(t, nodes[0], "pbsnodes -r "+thirdNode)
+	nodes = append(nodes, thirdNode)
+	t.Cleanup(func() {
+		nodes = nodes[:2]
+		on(t, nodes[0], "pbsnodes -o "+thirdNode)
+	})
 }
 
 // command is a shell line on a node, of root or of another user.

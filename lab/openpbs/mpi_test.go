@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// twoHosts is what a job asks for that has a chunk on each node.
+// twoHosts is what a job asks for that has a chunk on each of two nodes.
 const twoHosts = "-l select=2:ncpus=1:mem=128mb -l place=scatter "
 
 // shared is a directory that each node and every user sees. The directory goes with the test.
@@ -91,44 +92,213 @@ func idle(t *testing.T, user string) {
 	}
 }
 
-func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
-	needNodes(t, 2)
+// threeHosts is what a job of threeNodes asks for that has a chunk on each node.
+const threeHosts = "-l select=3:ncpus=1:mem=300mb -l place=scatter "
+
+// launcher is an MPI library as its users call it.
+type launcher struct {
+	name, compiler, command string
+	// remote is how many hosts each node starts.
+	remote map[string]int
+}
+
+var launchers = []launcher{
+	{"Open MPI", "mpicc.openmpi", "mpirun.openmpi", map[string]int{"node1": 2}},
+	{"Open MPI, hosts that start hosts", "mpicc.openmpi", "env OMPI_MCA_routed_radix=1 mpirun.openmpi",
+		map[string]int{"node1": 1, "node2": 1}},
+	{"MPICH", "mpicc.mpich", "mpiexec.mpich", map[string]int{"node1": 2}},
+}
+
+// where compiles the program that prints where its ranks are.
+func (l launcher) where(t *testing.T) string {
+	t.Helper()
 	source, err := filepath.Abs("../../testdata/mpi/where.c")
 	must.NoError(t, err)
-	for _, library := range []struct{ name, compiler, command string }{
-		{"Open MPI", "mpicc.openmpi", "mpirun.openmpi"},
-		{"MPICH", "mpicc.mpich", "mpiexec.mpich"},
-	} {
-		t.Run(library.name, func(t *testing.T) {
-			program := filepath.Join(shared(t), "where")
-			if out, err := exec.Command(library.compiler, "-o", program, source).CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", library.compiler, err, out)
+	program := filepath.Join(shared(t), "where")
+	if out, err := exec.Command(l.compiler, "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", l.compiler, err, out)
+	}
+	return program
+}
+
+// everywhere fails unless each node had one of the ranks that the program printed, in the job's
+// cgroup.
+func everywhere(t *testing.T, text, id string) {
+	t.Helper()
+	hosts := map[string]int{}
+	for line := range strings.Lines(text) {
+		_, line, found := strings.Cut(line, "rank=") // a terminal has more before it
+		if !found {
+			continue
+		}
+		var rank, size int
+		var host, of, cgroups string
+		const form = "%d size=%d host=%s job=%s cgroups=%s"
+		if _, err := fmt.Sscanf(line, form, &rank, &size, &host, &of, &cgroups); err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		hosts[host]++
+		if size != len(nodes) || of != id || !inJob(cgroups, id) {
+			t.Errorf("rank %d of %d on %s, job %s, is in %s", rank, size, host, of, cgroups)
+		}
+	}
+	for _, node := range nodes {
+		if hosts[node] != 1 {
+			t.Errorf("%d ranks on %s, want 1:\n%s", hosts[node], node, text)
+		}
+	}
+}
+
+// A user who knows nothing of hookhost calls mpirun in a job.
+func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
+	threeNodes(t)
+	for _, l := range launchers {
+		t.Run(l.name, func(t *testing.T) {
+			program := l.where(t)
+			hold := filepath.Join(filepath.Dir(program), "hold")
+			must.NoError(t, os.WriteFile(hold, nil, 0o644))
+			j := qsub(t, "alice", threeHosts, "echo typed | "+l.command+
+				` sh -c '[ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" != 0 ] || cat'
+`+l.command+" "+program+" "+hold+" 7; echo status $?")
+			j.running()
+			for i, node := range nodes {
+				eventually(t, "the report of "+node+" has the rank", 30*time.Second, func() bool {
+					host := j.report(node).Hosts[node]
+					return host != nil && slices.ContainsFunc(host.Ranks, func(r rank) bool {
+						return r.Rank == i && r.Comm == "where"
+					})
+				})
+				count := on(t, node, "pgrep -c -u alice -x pbs_tmrsh || :")
+				if want := fmt.Sprint(l.remote[node]); count != want {
+					t.Errorf("%s waits for %s hosts, want %s", node, count, want)
+				}
 			}
-			j := qsub(t, "alice", twoHosts, library.command+" "+program)
+			must.NoError(t, os.Remove(hold))
 			j.succeeds()
-			hosts := map[string]int{}
 			text := j.stdout()
-			for line := range strings.Lines(text) {
-				var rank, size int
-				var host, id, cgroups string
-				const form = "rank=%d size=%d host=%s job=%s cgroups=%s"
-				if _, err := fmt.Sscanf(line, form, &rank, &size, &host, &id, &cgroups); err != nil {
-					t.Fatalf("%v: %q", err, line)
-				}
-				hosts[host]++
-				if size != len(nodes) || id != j.id || !inJob(cgroups, j.id) {
-					t.Errorf("rank %d of %d on %s, job %s, is in %s", rank, size, host, id, cgroups)
-				}
+			if lines := strings.Split(text, "\n"); lines[0] != "typed" || lines[len(lines)-1] != "status 7" {
+				t.Errorf("rank 0's standard input and the ranks' exit status:\n%s%s", text, j.stderr())
 			}
-			for _, node := range nodes {
-				if hosts[node] != 1 {
-					t.Errorf("%d ranks on %s, want 1:\n%s", hosts[node], node, text)
-				}
-			}
+			everywhere(t, text, j.id)
 			j.gone()
 			idle(t, "alice")
 		})
 	}
+}
+
+func TestRanksEndWhenTheirLauncherIsKilled(t *testing.T) {
+	threeNodes(t)
+	for _, l := range launchers {
+		t.Run(l.name, func(t *testing.T) {
+			program, pid := l.where(t), filepath.Join(shared(t), "pid") // a rank waits while that file is there
+			j := qsub(t, "alice", threeHosts, "echo >"+pid+"; "+l.command+" "+program+" "+pid+" & echo $! >"+pid+
+				"; wait; sleep 600")
+			ranks := func(node string) string { return on(t, node, "pgrep -u alice -x where || :") }
+			for _, node := range nodes {
+				eventually(t, "a rank is on "+node, 30*time.Second, func() bool { return ranks(node) != "" })
+			}
+			on(t, nodes[0], "kill -KILL $(cat "+pid+")")
+			for _, node := range nodes {
+				eventually(t, "no rank is on "+node, 30*time.Second, func() bool { return ranks(node) == "" })
+			}
+			j.deleted()
+		})
+	}
+}
+
+func TestInteractiveJobRunsMPI(t *testing.T) {
+	threeNodes(t)
+	l := launchers[2]
+	typed := l.command + " " + l.where(t) + "; exit"
+	text := as(t, "alice", nodes[0], fmt.Sprintf(`(sleep 4; echo '%s'; sleep 20) |
+		script -qec "qsub -I %s" /dev/null`, typed, threeHosts))
+	_, after, _ := strings.Cut(text, "qsub: waiting for job ")
+	id, _, _ := strings.Cut(after, " ")
+	everywhere(t, strings.ReplaceAll(text, "\r", ""), id)
+	(&job{t: t, id: id}).ended()
+	idle(t, "alice")
+}
+
+// Each command has its own exit status and says where it ran.
+func TestNoRemoteStartOfTwoHundredIsLost(t *testing.T) {
+	threeNodes(t)
+	dir := shared(t)
+	j := qsub(t, "alice", threeHosts, `for i in $(seq 200); do
+	hookhost-remsh node$((i % 3 + 1)) "cat /proc/self/cgroup >`+dir+`/$i; exit $((i % 100))" &
+	started="$started $!"
+done
+i=0
+for pid in $started; do
+	i=$((i + 1))
+	wait $pid; status=$?
+	[ $status = $((i % 100)) ] || echo "$i: status $status"
+done`)
+	j.becomes("has finished", 2*time.Minute, func(a attributes) bool { return a.State == "F" })
+	if text := j.stdout() + j.stderr(); text != "" {
+		t.Error(text)
+	}
+	for i := 1; i <= 200; i++ {
+		cgroups, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(i)))
+		if err != nil || !inJob(string(cgroups), j.id) {
+			t.Errorf("command %d: %v, in %s", i, err, cgroups)
+		}
+	}
+	j.gone()
+	idle(t, "alice")
+}
+
+func TestDeletedJobLeavesNothingOfMPIOnAnyNode(t *testing.T) {
+	threeNodes(t)
+	for name, script := range map[string]string{
+		"Open MPI":                         launchers[0].command + " sleep 1000",
+		"Open MPI, hosts that start hosts": launchers[1].command + " sleep 1000",
+		"MPICH":                            launchers[2].command + " sleep 1000",
+		"while hosts are started": `for i in $(seq 200); do hookhost-remsh node$((i % 3 + 1)) exec sleep 1000 & done
+wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := qsub(t, "alice", threeHosts, script)
+			for _, node := range nodes {
+				eventually(t, "the job is on "+node, time.Minute, func() bool {
+					return on(t, node, "pgrep -u alice -x sleep || :") != ""
+				})
+			}
+			j.deleted()
+			idle(t, "alice")
+		})
+	}
+}
+
+func TestCommandOfRemshIsATaskOfTheJob(t *testing.T) {
+	needNodes(t, 2)
+	file := filepath.Join(shared(t), "file")
+	j := qsub(t, "alice", twoHosts+"-v PASSED=yes", `export EXPORTED=1
+hookhost remsh node2 'echo "$(hostname) $PBS_JOBID $PASSED-$EXPORTED $0"'
+caught=$(hookhost remsh node2 echo out); echo "caught [$caught]"
+echo typed | hookhost remsh node2 cat; echo cat $?
+hookhost remsh node2 'exit 7'; echo exit $?
+hookhost remsh node2 'kill -TERM $$'; echo kill $?
+hookhost remsh alice@node2 'exit 8'; echo user $?
+hookhost remsh bob@node2 true; echo another user $?
+hookhost remsh node9 true; echo another host $?
+hookhost remsh node2 'sleep 2; echo >`+file+`' & sleep 1; kill -KILL $!
+sleep 4`)
+	j.succeeds()
+	want := []string{"another host 255", "another user 255", "cat 0", "caught []", "exit 7", "kill 15",
+		"node2 " + j.id + " yes- /bin/sh", "out", "user 8"}
+	lines := strings.Split(j.stdout(), "\n")
+	slices.Sort(lines) // tasks write beside the script
+	must.Equal(t, "standard output", want, lines)
+	for _, reason := range []string{`bad user "bob"`, `host "node9" is not a node in job <` + j.id + `>`} {
+		if text := j.stderr(); !strings.Contains(text, "pbs_tmrsh: "+reason+"\n") {
+			t.Errorf("standard error has no %s:\n%s", reason, text)
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("a command whose caller was killed: %v", err)
+	}
+	j.gone()
+	idle(t, "alice")
 }
 
 func TestWhatPBSStartsOrAttachesOnASisterIsInTheJob(t *testing.T) {

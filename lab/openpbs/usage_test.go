@@ -20,8 +20,15 @@ type hostReport struct {
 		NCPUs int      `json:"ncpus"`
 		CPUT  *float64 `json:"cput_seconds"`
 		Mem   *int64   `json:"mem_bytes"`
+		Ranks []rank
 	}
 	Missing map[string]string
+}
+
+// rank is an MPI rank of the report.
+type rank struct {
+	Rank int
+	Comm string
 }
 
 // report is hookhost's report of the job on a node.
