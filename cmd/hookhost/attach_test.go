@@ -44,7 +44,6 @@ func attachByPBSName(t *testing.T, program string) {
 		{[]string{"-p", "99", "-s", "-P", "true"}, 2,
 			usage("cannot specify pid and session", "cannot specify pid and parent", "cannot specify pid and command")},
 		{[]string{"-z"}, 2, "unknown shorthand flag: 'z' in -z\nusage: pbs_attach "},
-		{[]string{"-h", "elsewhere.x", "-p", "99"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: connect to "},
 		{[]string{"-h", "elsewhere.x", "true"}, 1, "pbs_attach: tm_attach: TM_ESYSTEM: host elsewhere.x: "},
 		{[]string{"-h", "localhost", "-m", "15003", "-c", "-j", "1.x", "-p", fmt.Sprint(os.Getpid())}, 1,
 			"pbs_attach: tm_attach: TM_ESYSTEM: connect to "},

@@ -28,8 +28,8 @@ func TestDoctorSaysWhatOfTheFileTheDaemonDoesNotHave(t *testing.T) {
 		{"another prefix", n.prefix, n.prefix + "x", `and a reload is refused: cgroup.prefix ("` + n.prefix +
 			`" in force, "` + n.prefix + `x" in the file)`, true},
 		{"another name", "[host]\n", "[host]\nnode = \"other\"\n", `a reload is refused: host.node (`, true},
-		{"a start beside a setting", "[host]\n", "[host]\nstart_timeout = \"7s\"\nlog_level = \"debug\"\n",
-			`" in force, "7s" in the file); nor host.log_level ("info" in force, "debug" in the file)`, true},
+		{"another name beside a setting", "[host]\n", "[host]\nnode = \"other\"\nlog_level = \"debug\"\n",
+			`"other" in the file); nor host.log_level ("info" in force, "debug" in the file)`, true},
 		{"no configuration", "[host]\n", "[host]\nlog_levle = \"debug\"\n",
 			`the daemon runs with what it read before: `, true},
 	} {
