@@ -89,10 +89,11 @@ func (h *Host) AwaitStart(ctx context.Context) {
 	}
 }
 
-// Reload reads the registry again. Hooks that are new or changed in program or configuration are
-// started. Hooks that are gone or changed end after the calls they are in, for which Reload waits
-// until ctx ends. The others run on with their new attributes. An event under way goes on with the
-// successors of changed hooks. On an error nothing changes.
+// Reload reads the registry again. Hooks that are gone or changed in program or configuration end
+// after the calls they are in, for which Reload waits until ctx ends. Hooks that are new are
+// started, and changed ones once the program before has ended. The others run on with their new
+// attributes. An event under way goes on with the successors of changed hooks. On an error nothing
+// changes.
 func (h *Host) Reload(ctx context.Context) error {
 	wait, err := h.plugins.Reload()
 	if err != nil {

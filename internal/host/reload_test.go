@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +75,45 @@ func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hook has one program at a time: what a program keeps of jobs is nobody else's meanwhile.
+func TestReplacedHookStartsWhenItsProgramHasEnded(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "old")))
+	h := n.open()
+	plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
+	old := stop(t, h, "a")
+	links := h.links()
+	links[0] = reached{links[0], make(chan struct{})}
+	c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
+	var wg sync.WaitGroup
+	wg.Go(func() { c.run(t.Context()) })
+	<-links[0].(reached).called
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "fresh")))
+	wg.Go(func() {
+		if err := h.Reload(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	alone := func() bool {
+		fresh := hookPID(t, h, "a")
+		if fresh != 0 && fresh != old && unix.Kill(old, 0) == nil {
+			t.Errorf("program %d was started beside program %d", fresh, old)
+		}
+		return fresh != 0 && fresh != old
+	}
+	for range 50 {
+		if alone() {
+			t.Fatal("a program was started while the one before carries out an event")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := unix.Kill(old, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	plugintest.Eventually(t, "the next program runs", alone)
+	wg.Wait()
 }
 
 // Attributes of periodics are in force at once, not after the next start of the program or the end

@@ -81,16 +81,21 @@ func (c *Catalog) arrange(old []*Plugin, hooks []Hook) []*Plugin {
 		if i >= 0 {
 			next = append(next, old[i])
 		} else {
-			next = append(next, supervise(c.ctx, c.launcher, c.host, hook))
+			p := supervise(c.ctx, c.launcher, c.host, hook)
+			if i := slices.IndexFunc(old, func(p *Plugin) bool { return p.Hook().Name == hook.Name }); i >= 0 {
+				p.after = old[i].gone
+			}
+			next = append(next, p)
 		}
 	}
 	return next
 }
 
-// Reload reads the registry again. Hooks that are new or changed in program or configuration are
-// started. Hooks that are gone or changed end after the calls they are in, for which wait waits
-// until its ctx ends. The others run on with their new attributes. A hook whose file has become
-// unusable stays as it is in force. On an error nothing changes.
+// Reload reads the registry again. Hooks that are gone or changed in program or configuration end
+// after the calls they are in, for which wait waits until its ctx ends. Hooks that are new are
+// started, and changed ones once the program before has ended. The others run on with their new
+// attributes. A hook whose file has become unusable stays as it is in force. On an error nothing
+// changes.
 func (c *Catalog) Reload() (wait func(ctx context.Context), err error) {
 	c.reloading.Lock()
 	defer c.reloading.Unlock()

@@ -35,6 +35,9 @@ type Plugin struct {
 	ctx    context.Context // starts end with it
 	cancel context.CancelFunc
 
+	after <-chan struct{} // closed when the program before this one is gone; nil where there was none
+	gone  chan struct{}   // closed when this one has retired
+
 	mu       sync.Mutex
 	hook     Hook
 	print    string          // fingerprint of hook when the program was last started
@@ -63,7 +66,10 @@ type start struct {
 // supervise returns the Plugin of a hook, whose program start or the first Call starts. Starts end
 // with ctx.
 func supervise(ctx context.Context, l *launcher, host Host, h Hook) *Plugin {
-	p := &Plugin{launcher: l, host: host, log: l.log.WithField("hook", h.Name), hook: h, print: fingerprint(h)}
+	p := &Plugin{
+		launcher: l, host: host, log: l.log.WithField("hook", h.Name), hook: h, print: fingerprint(h),
+		gone: make(chan struct{}),
+	}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.failure = h.err()
 	return p
@@ -152,8 +158,15 @@ func (p *Plugin) begin() (*start, error) {
 	return s, nil
 }
 
-// run carries out a start and then watches over the instance until it ends.
+// run carries out a start and then watches over the instance until it ends. A hook has one program
+// at a time: the start waits for the end of the one that a reload has replaced.
 func (p *Plugin) run(s *start, h Hook) {
+	if p.after != nil {
+		select {
+		case <-p.after:
+		case <-p.ctx.Done():
+		}
+	}
 	began := time.Now()
 	complaint := ""
 	s.inst, s.err = p.launcher.launch(p.ctx, h, nil, p.log)
@@ -275,6 +288,7 @@ func (p *Plugin) update(h Hook) bool {
 
 // retire waits for the events under way, until ctx is done, and then ends the program for good.
 func (p *Plugin) retire(ctx context.Context) {
+	defer close(p.gone)
 	p.mu.Lock()
 	p.retired = true
 	if p.retry != nil {
