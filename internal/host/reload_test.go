@@ -79,41 +79,65 @@ func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 
 // A hook has one program at a time: what a program keeps of jobs is nobody else's meanwhile.
 func TestReplacedHookStartsWhenItsProgramHasEnded(t *testing.T) {
-	n := newNode(t)
-	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "old")))
-	h := n.open()
-	plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
-	old := stop(t, h, "a")
-	links := h.links()
-	links[0] = reached{links[0], make(chan struct{})}
-	c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.run(t.Context()) })
-	<-links[0].(reached).called
-	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "fresh")))
-	wg.Go(func() {
-		if err := h.Reload(t.Context()); err != nil {
-			t.Error(err)
+	log := func(n *node, name string) string { return fmt.Sprintf("log = %q", filepath.Join(n.dir, name)) }
+	set := func(t *testing.T, n *node, assignment string) {
+		if err := n.registry.Set("a", assignment); err != nil {
+			t.Fatal(err)
 		}
-	})
-	alone := func() bool {
-		fresh := hookPID(t, h, "a")
-		if fresh != 0 && fresh != old && unix.Kill(old, 0) == nil {
-			t.Errorf("program %d was started beside program %d", fresh, old)
-		}
-		return fresh != 0 && fresh != old
 	}
-	for range 50 {
-		if alone() {
-			t.Fatal("a program was started while the one before carries out an event")
-		}
-		time.Sleep(10 * time.Millisecond)
+	for name, changes := range map[string][]func(*testing.T, *node){
+		"changed": {func(_ *testing.T, n *node) { n.hook("a", "misbehave", log(n, "fresh")) }},
+		"changed twice": {
+			func(_ *testing.T, n *node) { n.hook("a", "misbehave", log(n, "between")) },
+			func(_ *testing.T, n *node) { n.hook("a", "misbehave", log(n, "fresh")) },
+		},
+		"disabled and enabled": {
+			func(t *testing.T, n *node) { set(t, n, "enabled=false") },
+			func(t *testing.T, n *node) { set(t, n, "enabled=true") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.hook("a", "misbehave", log(n, "old"))
+			h := n.open()
+			plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
+			old := stop(t, h, "a")
+			links := h.links()
+			links[0] = reached{links[0], make(chan struct{})}
+			c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
+			var wg sync.WaitGroup
+			wg.Go(func() { c.run(t.Context()) })
+			<-links[0].(reached).called
+			for _, change := range changes {
+				change(t, n)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Reload waits for the program
+				err := h.Reload(ctx)
+				cancel()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			alone := func() bool {
+				fresh := hookPID(t, h, "a")
+				if fresh != 0 && fresh != old && unix.Kill(old, 0) == nil {
+					t.Errorf("program %d was started beside program %d", fresh, old)
+				}
+				return fresh != 0 && fresh != old
+			}
+			for range 50 {
+				if alone() {
+					t.Fatal("a program was started while the one before carries out an event")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err := unix.Kill(old, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			plugintest.Eventually(t, "the next program runs", alone)
+			wg.Wait()
+		})
 	}
-	if err := unix.Kill(old, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	plugintest.Eventually(t, "the next program runs", alone)
-	wg.Wait()
 }
 
 // Attributes of periodics are in force at once, not after the next start of the program or the end

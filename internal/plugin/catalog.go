@@ -39,7 +39,8 @@ type Catalog struct {
 	retiring  sync.WaitGroup
 
 	mu      sync.RWMutex
-	plugins []*Plugin // of the enabled hooks in order; replaced, never changed
+	plugins []*Plugin                  // of the enabled hooks in order; replaced, never changed
+	gone    map[string]<-chan struct{} // of the last Plugin of each hook, which may be disabled by now
 	closed  bool
 }
 
@@ -54,7 +55,7 @@ func Open(o Options) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Catalog{registry: o.Registry, launcher: l, host: o.Host}
+	c := &Catalog{registry: o.Registry, launcher: l, host: o.Host, gone: map[string]<-chan struct{}{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.holdInForce(hooks)
 	c.plugins = c.arrange(nil, hooks)
@@ -81,10 +82,8 @@ func (c *Catalog) arrange(old []*Plugin, hooks []Hook) []*Plugin {
 		if i >= 0 {
 			next = append(next, old[i])
 		} else {
-			p := supervise(c.ctx, c.launcher, c.host, hook)
-			if i := slices.IndexFunc(old, func(p *Plugin) bool { return p.Hook().Name == hook.Name }); i >= 0 {
-				p.after = old[i].gone
-			}
+			p := supervise(c.ctx, c.launcher, c.host, hook, c.gone[hook.Name])
+			c.gone[hook.Name] = p.gone
 			next = append(next, p)
 		}
 	}

@@ -90,6 +90,9 @@ func (l *launcher) launch(
 			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
 		}
 	}()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	config, err := l.config(h)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func launch(t *testing.T, r *Registry, name string) *Plugin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := supervise(t.Context(), l, o.Host, h)
+	p := supervise(t.Context(), l, o.Host, h, nil)
 	t.Cleanup(func() {
 		p.retire(context.Background())
 		if err := l.close(); err != nil {

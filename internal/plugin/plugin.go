@@ -35,8 +35,8 @@ type Plugin struct {
 	ctx    context.Context // starts end with it
 	cancel context.CancelFunc
 
-	after <-chan struct{} // closed when the program before this one is gone; nil where there was none
-	gone  chan struct{}   // closed when this one has retired
+	before <-chan struct{} // closed when every program before this one has ended; nil where there was none
+	gone   chan struct{}   // closed when that of this one has ended as well, for good
 
 	mu       sync.Mutex
 	hook     Hook
@@ -56,19 +56,12 @@ type Plugin struct {
 	lives sync.WaitGroup // starts, and the watch over each instance
 }
 
-// start is one start of the program; inst and err are valid when done is closed.
-type start struct {
-	done chan struct{}
-	inst *instance
-	err  error
-}
-
 // supervise returns the Plugin of a hook, whose program start or the first Call starts. Starts end
-// with ctx.
-func supervise(ctx context.Context, l *launcher, host Host, h Hook) *Plugin {
+// with ctx. before is closed when the hook's last program has ended; nil where there was none.
+func supervise(ctx context.Context, l *launcher, host Host, h Hook, before <-chan struct{}) *Plugin {
 	p := &Plugin{
 		launcher: l, host: host, log: l.log.WithField("hook", h.Name), hook: h, print: fingerprint(h),
-		gone: make(chan struct{}),
+		before: before, gone: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	p.failure = h.err()
@@ -80,140 +73,6 @@ func (p *Plugin) Hook() Hook {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hook
-}
-
-// start starts the program without waiting for it. A hook that runs as the job's owner has to wait
-// for a job.
-func (p *Plugin) start() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hook.User != userOwner && p.inst == nil {
-		p.begin()
-	}
-}
-
-// AwaitStart waits until a start that is under way has succeeded or failed, or ctx is done.
-func (p *Plugin) AwaitStart(ctx context.Context) {
-	p.mu.Lock()
-	s := p.starting
-	p.mu.Unlock()
-	if s == nil {
-		return
-	}
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-	}
-}
-
-// Start returns when the hook's program runs, started if need be. Idempotent. Start fails as an
-// event does whose hook cannot be started.
-func (p *Plugin) Start(ctx context.Context) error {
-	_, err := p.instanceFor(ctx)
-	return err
-}
-
-// instanceFor returns the running instance, started if need be.
-func (p *Plugin) instanceFor(ctx context.Context) (*instance, error) {
-	p.mu.Lock()
-	if inst := p.inst; inst != nil {
-		p.mu.Unlock()
-		return inst, nil
-	}
-	s, err := p.begin()
-	p.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-s.done:
-		return s.inst, s.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// begin begins a start, unless one is under way. p.mu is held.
-func (p *Plugin) begin() (*start, error) {
-	if p.retired {
-		return nil, retiredError(p.hook.Name)
-	}
-	if err := p.hook.err(); err != nil {
-		return nil, err
-	}
-	if p.starting != nil {
-		return p.starting, nil
-	}
-	if err := p.breaker.check(time.Now()); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "hook %s: %w", p.hook.Name, err)
-	}
-	if p.retry != nil {
-		p.retry.Stop()
-	}
-	s := &start{done: make(chan struct{})}
-	h := p.hook
-	p.starting = s
-	p.starts++
-	p.lives.Go(func() { p.run(s, h) })
-	return s, nil
-}
-
-// run carries out a start and then watches over the instance until it ends. A hook has one program
-// at a time: the start waits for the end of the one that a reload has replaced.
-func (p *Plugin) run(s *start, h Hook) {
-	if p.after != nil {
-		select {
-		case <-p.after:
-		case <-p.ctx.Done():
-		}
-	}
-	began := time.Now()
-	complaint := ""
-	s.inst, s.err = p.launcher.launch(p.ctx, h, nil, p.log)
-	if s.err == nil {
-		p.setEvents(s.inst.info.Events)
-		fresh := &Candidate{plugin: p, inst: s.inst, hook: p.Hook()}
-		complaint = p.host.Startup(p.ctx, p, fresh)
-		if s.err = fresh.Err(); s.err != nil {
-			s.inst.kill()
-			s.inst = nil
-		}
-	}
-	p.mu.Lock()
-	p.startup = complaint
-	if s.err == nil && p.ctx.Err() != nil {
-		// retire has looked for an instance already, or will find none.
-		s.err = context.Cause(p.ctx)
-		p.lives.Go(s.inst.kill)
-		s.inst = nil
-	}
-	p.starting, p.inst, p.failure = nil, s.inst, s.err
-	if s.err != nil && !p.retired && p.ctx.Err() == nil {
-		p.log.Error(s.err)
-		p.crash()
-		p.retryLater()
-	}
-	p.mu.Unlock()
-	close(s.done)
-	if s.err != nil {
-		return
-	}
-	p.lives.Go(func() { p.listen(s.inst) })
-	took := time.Since(began).Round(time.Microsecond)
-	p.log.WithFields(logrus.Fields{"pid": s.inst.proc.ID(), "took": took.String()}).Debug("hook started")
-	<-s.inst.proc.exited
-	p.drop(s.inst)
-}
-
-// crash notes a crash, or a start that has failed. p.mu is held.
-func (p *Plugin) crash() {
-	p.crashes++
-	p.breaker.crash(time.Now())
-}
-
-// retryLater schedules the next try of the start. p.mu is held.
-func (p *Plugin) retryLater() {
-	p.retry = time.AfterFunc(p.breaker.retry(time.Now()), p.start)
 }
 
 // drop takes an instance that has ended, or that an alarm has ended, out of use. The next one
@@ -304,6 +163,7 @@ func (p *Plugin) retire(ctx context.Context) {
 	p.mu.Unlock()
 	// A program that cannot die (state D) is not waited for any longer than ctx allows.
 	waitFor(ctx, &p.lives)
+	p.awaitBefore(ctx) // a program that was replaced before it started may have one before it still
 }
 
 func waitFor(ctx context.Context, wg *sync.WaitGroup) {
