@@ -192,7 +192,7 @@ func (h *hook) create(
 	if err != nil {
 		return hostapi.Errorf(markKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
-	h.own(r.Begin.Job)
+	h.learn(r.Begin.Job)
 	h.watch(j)
 	return nil
 }

@@ -92,20 +92,17 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 // addEnergy counts once a beat, and at once with settle. The first count of this process adds
 // nothing.
 func (h *hook) addEnergy(s *state, id string, settle bool) error {
-	h.mu.Lock()
-	before, counted := h.metered[id]
-	h.mu.Unlock()
-	if counted && !settle && time.Since(before.at) < energyBeat {
+	var before *reading
+	h.with(id, func(e *job) { before = e.counted })
+	if before != nil && !settle && time.Since(before.at) < energyBeat {
 		return nil
 	}
 	joules, err := h.meter.Joules()
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.metered[id] = reading{joules, time.Now()}
-	h.mu.Unlock()
-	if counted && h.cpus > 0 {
+	h.with(id, func(e *job) { e.counted = &reading{joules, time.Now()} })
+	if before != nil && h.cpus > 0 {
 		s.Joules += (joules - before.joules) * min(1, float64(s.NCPUs)/float64(h.cpus))
 	}
 	return nil

@@ -139,9 +139,7 @@ func TestJobHasThePartOfTheEnergyThatItsCPUsAre(t *testing.T) {
 		set("energy_uj", "400000004")
 		u := n.periodic(id, time.Minute)
 		must.Equal(t, "between two beats", 0.0, *u.Usage.EnergyJoules)
-		last := n.metered[id]
-		last.at = last.at.Add(-energyBeat)
-		n.metered[id] = last
+		n.with(id, func(e *job) { e.counted.at = e.counted.at.Add(-energyBeat) })
 		u = n.periodic(id, time.Minute)
 		must.Equal(t, "joules", 100.0, *u.Usage.EnergyJoules)
 		set("energy_uj", "404000004")
@@ -158,8 +156,8 @@ func TestJobHasThePartOfTheEnergyThatItsCPUsAre(t *testing.T) {
 		must.NoError(t, os.Remove(filepath.Join(zone, "energy_uj"))) // its driver was unloaded
 		n.do(hostapi.EventEpilogue, "2.srv")
 		n.do(hostapi.EventEnd, "2.srv")
-		if len(n.metered) > 0 {
-			t.Errorf("kept of ended jobs: %v", n.metered)
+		if len(n.table) > 0 {
+			t.Errorf("kept of ended jobs: %v", n.table)
 		}
 	})
 }

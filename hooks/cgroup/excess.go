@@ -75,10 +75,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 }
 
 func (s *sampler) grace() time.Duration {
-	s.h.mu.Lock()
-	delay := s.h.owned[s.j.ID()].killDelay
-	s.h.mu.Unlock()
-	if delay = s.j.KillDelay(delay); delay != nil {
+	if delay := s.j.KillDelay(s.h.killDelayOf(s.j.ID())); delay != nil {
 		return time.Duration(min(*delay, longestGrace)) * time.Second
 	}
 	return time.Duration(s.h.policy.Cgroup.KillGrace)

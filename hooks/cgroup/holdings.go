@@ -75,12 +75,11 @@ func (h *hook) holdings(ids []string) ([]holding, error) {
 		}
 		o := holding{id: id, job: j, limits: promised(l)}
 		h.policy.fillRequested(&o, h.node())
-		h.mu.Lock()
-		coming, resizes := h.resizing[id]
-		h.mu.Unlock()
-		if resizes {
-			o = o.or(coming)
-		}
+		h.with(id, func(e *job) {
+			if e.resizing != nil {
+				o = o.or(*e.resizing)
+			}
+		})
 		held = append(held, o)
 	}
 	return held, nil

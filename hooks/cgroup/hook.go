@@ -34,9 +34,7 @@ type hook struct {
 	self   []int                                         // this process and its host
 	kmsg   func() (io.ReadCloser, error)                 // see openKmsg
 	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
-	turns  turns
-	tales  turns // see tale; beside turns, because a kill is told while an event has the job's
-	units  units // nil: the parent of all jobs is a plain directory
+	units  units                                         // nil: the parent of all jobs is a plain directory
 
 	inventory func() (*inventory.Inventory, error) // what devices there are; fs.ErrNotExist when nobody has told yet
 
@@ -56,20 +54,12 @@ type hook struct {
 	machine   atomic.Pointer[topology.Node] // see node
 	published atomic.Pointer[topology.Node] // what PBS was told of last
 
-	mu      sync.Mutex
-	watches map[string]*watch   // by job id
-	charts  map[string]*chart   // by job id
-	owned   map[string]ownedJob // jobs that were begun or listed here: see own
-	// unsettled are jobs whose limits are to be lowered: see settle.
-	unsettled map[string]bool
-	// resizing is what jobs hold until their resize is over, by id: see change.
-	resizing map[string]holding
-	left     map[left]bool          // what was logged once: see firstLeft
-	ranks    map[string]*rankMemory // by job id
+	mu    sync.Mutex
+	table map[string]*job // what is known of jobs, by id: see with
+	left  map[left]bool   // what was logged once: see firstLeft
 
-	meter   *rapl.Meter        // nil where energy is not counted
-	cpus    int                // that jobs may have, as PBS counts; 0 without meter
-	metered map[string]reading // of meter when a job was last counted, by job id
+	meter *rapl.Meter // nil where energy is not counted
+	cpus  int         // that jobs may have, as PBS counts; 0 without meter
 }
 
 // newHook opens this machine's kernel files and makes the hook.
@@ -136,14 +126,8 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		sessions:   proc.NewSessions(roots.Proc),
 		stat:       roots.Proc.Reader("stat"),
 		environs:   proc.NewEnvirons(roots.Proc),
-		watches:    map[string]*watch{},
-		charts:     map[string]*chart{},
-		owned:      map[string]ownedJob{},
-		unsettled:  map[string]bool{},
-		resizing:   map[string]holding{},
+		table:      map[string]*job{},
 		left:       map[left]bool{},
-		ranks:      map[string]*rankMemory{},
-		metered:    map[string]reading{},
 	}
 	h.machine.Store(node)
 	h.published.Store(node)

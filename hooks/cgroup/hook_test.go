@@ -77,7 +77,7 @@ func testLife(t *testing.T, n *node) {
 		t.Errorf("end: usage: %+v", out.Usage)
 	}
 	n.want()
-	if len(n.watches) != 0 || len(n.owned) != 0 || len(n.turns.taken) != 0 {
-		t.Errorf("kept of an ended job: %v, %v, %v", n.watches, n.owned, n.turns.taken)
+	if len(n.table) != 0 {
+		t.Errorf("kept of an ended job: %+v", n.table)
 	}
 }

@@ -144,8 +144,7 @@ func (l *lives) finishAll() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.watches)+len(l.owned)+len(l.turns.taken)+len(l.charts)+len(l.unsettled)+len(l.resizing)+len(l.ranks) != 0 {
-		l.t.Errorf("of ended jobs the hook has watches %v, names %v, turns %v, charts %v, ranks %v, sizes %v and %v",
-			l.watches, l.owned, l.turns.taken, l.charts, l.ranks, l.resizing, l.unsettled)
+	for id, e := range l.table {
+		l.t.Errorf("of job %s, which has ended, the hook has %+v", id, e)
 	}
 }

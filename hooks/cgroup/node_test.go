@@ -94,7 +94,7 @@ func noKmsg() (io.ReadCloser, error) { return io.NopCloser(&records{}), nil }
 // die ends what would end with the hook's process.
 func (h *hook) die() {
 	h.mu.Lock()
-	ids := slices.Collect(maps.Keys(h.watches))
+	ids := slices.Collect(maps.Keys(h.table))
 	h.mu.Unlock()
 	for _, id := range ids {
 		h.unwatch(id)

@@ -99,7 +99,7 @@ func (h *hook) told(j *cgroup.Job) (t oomTale) {
 // again. Counters say that the kernel killed; its log says whom, as far as it still holds the
 // lines.
 func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomTale, error) {
-	release, err := h.tales.wait(ctx, j.ID())
+	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.tale })
 	if err != nil {
 		return oomTale{}, err
 	}

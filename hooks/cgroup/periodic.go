@@ -91,13 +91,12 @@ func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi
 // running takes the turn of a listed job. j is nil for a job whose turn an event has, that has no
 // cgroup, or that is over.
 func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func(), err error) {
-	release, _ = h.turns.try(id)
-	if release == nil {
+	if release = h.try(id); release == nil {
 		return nil, nil, nil
 	}
 	j, err = h.tree.Job(id)
 	if err == nil && j.Exists() {
-		h.own(job)
+		h.learn(job)
 		if h.phaseOf(id) != hostapi.PhaseExiting {
 			return j, release, nil
 		}

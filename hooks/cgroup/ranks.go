@@ -56,14 +56,13 @@ type rankMemory struct {
 	failed bool            // the log has an error
 }
 
-func (h *hook) rankMemory(id string) *rankMemory {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := h.ranks[id]
-	if m == nil {
-		m = &rankMemory{finder: rank.Finder{Procfs: h.roots.Proc, Environ: h.environs.Read}}
-		h.ranks[id] = m
-	}
+func (h *hook) rankMemory(id string) (m *rankMemory) {
+	h.with(id, func(e *job) {
+		if e.ranks == nil {
+			e.ranks = &rankMemory{finder: rank.Finder{Procfs: h.roots.Proc, Environ: h.environs.Read}}
+		}
+		m = e.ranks
+	})
 	return m
 }
 

@@ -203,8 +203,8 @@ func TestRanksAreFoundAndCountedApart(t *testing.T) {
 		}
 		n.do(hostapi.EventEnd, id)
 		n.want()
-		if len(n.ranks) != 0 {
-			t.Errorf("kept of an ended job: %v", n.ranks)
+		if len(n.table) != 0 {
+			t.Errorf("kept of an ended job: %v", n.table)
 		}
 	})
 }

@@ -148,8 +148,9 @@ var errNotUndone = errors.New("undo")
 func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *treeLock, old, mark cgroup.JobMark) error {
 	to := h.inKernel(z.limits, z.ask)
 	both, narrows := to.Cover(z.had)
-	h.setResizing(j.ID(), z.held.or(h.coming(z.assignment)))
-	defer h.setResizing(j.ID(), holding{})
+	coming := z.held.or(h.coming(z.assignment))
+	h.with(j.ID(), func(e *job) { e.resizing = &coming })
+	defer h.with(j.ID(), func(e *job) { e.resizing = nil })
 	err := func() error {
 		if err := z.grants.begin(ctx, j, lock); err != nil {
 			return err
@@ -188,17 +189,6 @@ func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *tree
 		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
 	return err
-}
-
-// setResizing notes what a job holds while it is resized; the zero holding says that it is not.
-func (h *hook) setResizing(id string, o holding) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if o.job == nil {
-		delete(h.resizing, id)
-	} else {
-		h.resizing[id] = o
-	}
 }
 
 // apply changes the limits that are in force. If mem is not the kernel's to limit, the job must not

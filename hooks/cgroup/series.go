@@ -30,21 +30,24 @@ type chart struct {
 
 // chartOf returns a job's chart, which is made if there is none. The result is nil where no series
 // is configured.
-func (h *hook) chartOf(j *cgroup.Job) *chart {
+func (h *hook) chartOf(j *cgroup.Job) (c *chart) {
 	if h.policy.Series.Interval <= 0 {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	c := h.charts[j.ID()]
-	if c == nil {
-		c = &chart{h: h, j: j, begun: time.Now(), meter: j.Meter(), points: series.NewRecorder(
-			hostapi.ColumnCPU, hostapi.ColumnRSSBytes, hostapi.ColumnCacheBytes, hostapi.ColumnPids,
-			hostapi.ColumnReadBytes, hostapi.ColumnWriteBytes,
-			hostapi.ColumnCPUPressure, hostapi.ColumnMemoryPressure, hostapi.ColumnIOPressure)}
-		h.charts[j.ID()] = c
-	}
+	h.with(j.ID(), func(e *job) {
+		if e.chart == nil {
+			e.chart = h.newChart(j)
+		}
+		c = e.chart
+	})
 	return c
+}
+
+func (h *hook) newChart(j *cgroup.Job) *chart {
+	return &chart{h: h, j: j, begun: time.Now(), meter: j.Meter(), points: series.NewRecorder(
+		hostapi.ColumnCPU, hostapi.ColumnRSSBytes, hostapi.ColumnCacheBytes, hostapi.ColumnPids,
+		hostapi.ColumnReadBytes, hostapi.ColumnWriteBytes,
+		hostapi.ColumnCPUPressure, hostapi.ColumnMemoryPressure, hostapi.ColumnIOPressure)}
 }
 
 // draw has points added on the beat until stop is called, which waits for one that is being added.

@@ -247,8 +247,8 @@ func TestNoSeriesIsDrawnWhereNoneIsConfigured(t *testing.T) {
 	n.do(hostapi.EventBegin, "1.srv")
 	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
 	n.do(hostapi.EventEnd, "1.srv")
-	if u.Series != nil || len(n.charts) > 0 {
-		t.Errorf("%v, %d charts", u.Series, len(n.charts))
+	if u.Series != nil || n.chartOf(n.cgroup("1.srv")) != nil {
+		t.Errorf("series of a job where none is configured: %v", u.Series)
 	}
 }
 
@@ -314,12 +314,12 @@ func BenchmarkPoint(b *testing.B) {
 func TestNothingOfAJobsSeriesIsLeftAtItsEnd(t *testing.T) {
 	n := realNode(t, eachSecond)
 	n.do(hostapi.EventBegin, "1.srv")
-	if len(n.charts) != 1 {
-		t.Errorf("%d charts of a job", len(n.charts))
+	if e := n.table["1.srv"]; e == nil || e.chart == nil {
+		t.Error("a job without a chart")
 	}
 	n.do(hostapi.EventEpilogue, "1.srv")
 	n.do(hostapi.EventEnd, "1.srv")
-	if len(n.charts) > 0 || len(n.watches) > 0 {
-		t.Errorf("%d charts and %d watches are left", len(n.charts), len(n.watches))
+	if e := n.table["1.srv"]; e != nil {
+		t.Errorf("left of the job: %+v", e)
 	}
 }

@@ -126,20 +126,11 @@ func (h *hook) granted(j *cgroup.Job) (*cgroup.Limits, error) {
 	return &l, nil
 }
 
-func (h *hook) setUnsettled(id string, is bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if is {
-		h.unsettled[id] = true
-	} else {
-		delete(h.unsettled, id)
-	}
-}
+func (h *hook) setUnsettled(id string, is bool) { h.with(id, func(e *job) { e.unsettled = is }) }
 
-func (h *hook) isUnsettled(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.unsettled[id]
+func (h *hook) isUnsettled(id string) (is bool) {
+	h.with(id, func(e *job) { is = e.unsettled })
+	return is
 }
 
 // settleError logs why a job's limits are not those that it was granted, once for each job.

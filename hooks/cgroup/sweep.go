@@ -60,7 +60,7 @@ func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept 
 }
 
 func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error) {
-	release, _ := h.turns.try(id)
+	release := h.try(id)
 	if release == nil {
 		return false, nil // it begins or ends at this moment
 	}

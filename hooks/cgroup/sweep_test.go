@@ -48,7 +48,7 @@ func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 		{"in the list", func(n *node) { n.reboot(); n.jobs["1.srv"] = n.job("1.srv") }, false},
 		{"begins or ends at this moment", func(n *node) {
 			n.reboot()
-			release, _ := n.turns.try("1.srv")
+			release := n.try("1.srv")
 			n.t.Cleanup(release)
 		}, false},
 		{"made by hand", func(n *node) {
@@ -118,8 +118,10 @@ func TestStartupReportsJobsThatTheHostHasLost(t *testing.T) {
 			t.Errorf("frozen %v and %v", one.Frozen, two.Frozen)
 		}
 		n.want("1.srv", "2.srv", "3.srv")
-		if len(n.watches) != 3 {
-			t.Errorf("%d jobs are watched", len(n.watches))
+		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+			if n.watchOf(id) == nil {
+				t.Errorf("job %s is not watched", id)
+			}
 		}
 		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
 			n.do(hostapi.EventEnd, id)

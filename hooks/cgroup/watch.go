@@ -20,14 +20,18 @@ type watch struct {
 // watch starts following a job unless it is followed already. The caller has the job's turn.
 func (h *hook) watch(j *cgroup.Job) {
 	c := h.chartOf(j)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := h.watches[j.ID()]; ok {
-		return
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watch{cancel: cancel, done: make(chan struct{}), resized: make(chan struct{}, 1)}
-	h.watches[j.ID()] = w
+	first := false
+	h.with(j.ID(), func(e *job) {
+		if first = e.watch == nil; first {
+			e.watch = w
+		}
+	})
+	if !first {
+		cancel()
+		return
+	}
 	go func() {
 		defer close(w.done)
 		defer cancel()
@@ -37,11 +41,11 @@ func (h *hook) watch(j *cgroup.Job) {
 		h.follow(ctx, cancel, j, c)
 		sampler.Wait()
 		stop()
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.watches[j.ID()] == w {
-			delete(h.watches, j.ID())
-		}
+		h.with(j.ID(), func(e *job) {
+			if e.watch == w {
+				e.watch = nil
+			}
+		})
 	}()
 }
 
@@ -71,9 +75,7 @@ func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job
 
 // resized has what enforces the job's bounds read them anew.
 func (h *hook) resized(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w := h.watches[id]; w != nil {
+	if w := h.watchOf(id); w != nil {
 		select {
 		case w.resized <- struct{}{}:
 		default:
@@ -84,20 +86,21 @@ func (h *hook) resized(id string) {
 // stopWatch has the job's watch end soon: it may be in the middle of a system call that takes
 // milliseconds.
 func (h *hook) stopWatch(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w := h.watches[id]; w != nil {
+	if w := h.watchOf(id); w != nil {
 		w.cancel()
 	}
 }
 
 // unwatch stops following the job and waits until nothing holds its files any more.
 func (h *hook) unwatch(id string) {
-	h.mu.Lock()
-	w := h.watches[id]
-	h.mu.Unlock()
-	if w != nil {
+	if w := h.watchOf(id); w != nil {
 		w.cancel()
 		<-w.done
 	}
+}
+
+// watchOf returns the job's watch, nil without one.
+func (h *hook) watchOf(id string) (w *watch) {
+	h.with(id, func(e *job) { w = e.watch })
+	return w
 }
