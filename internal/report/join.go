@@ -20,14 +20,21 @@ type Part struct {
 	From string // the file it was read from, for errors
 }
 
+// maxParts bounds what ReadParts reads, in bytes. The reports of 1,000 hosts are a tenth of it.
+const maxParts = 256 << 20
+
 // ReadParts reads reports in the form of WriteJSON, one after the other. ReadParts fails where one
-// is damaged, and where there is none.
+// is damaged, where there is none, and on more than maxParts: a small gzip can unpack to any size.
 func ReadParts(in io.Reader, from string) ([]Part, error) {
 	var parts []Part
-	for dec := json.NewDecoder(in); ; {
+	limited := &io.LimitedReader{R: in, N: maxParts + 1}
+	for dec := json.NewDecoder(limited); ; {
 		var text json.RawMessage
 		var r *Report
 		err := dec.Decode(&text)
+		if err != nil && limited.N == 0 {
+			return nil, fmt.Errorf("read %s: more than %d MiB, which no job's reports are", from, maxParts>>20)
+		}
 		if errors.Is(err, io.EOF) && len(parts) > 0 {
 			return parts, nil
 		}

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -195,5 +196,23 @@ func TestDamagedReportIsNotRead(t *testing.T) {
 			!strings.Contains(err.Error(), "hookhost report --json JOB") {
 			t.Errorf("%.40q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// zeros never ends, as what a gzip of some kB unpacks to.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = '0'
+	}
+	return len(b), nil
+}
+
+func TestEndlessReportIsNotReadIntoMemory(t *testing.T) {
+	endless := io.LimitReader(zeros{}, 2*maxParts)
+	_, err := ReadParts(io.MultiReader(strings.NewReader(`{"job":"`), endless), "n2.json.gz")
+	if err == nil || !strings.HasPrefix(err.Error(), "read n2.json.gz: more than 256 MiB") {
+		t.Errorf("%v", err)
 	}
 }
