@@ -49,9 +49,9 @@ func (t *Tree) LimitParent(l Limits) error {
 	to := from // with memory.low, which is protect's
 	to.Mem, to.MemSwap, to.Pids, to.Hugetlb = l.Mem, l.MemSwap, l.Pids, l.Hugetlb
 	var errs []error
-	failed := map[string]bool{}
+	stays := false // the limit of memory, by which that of swap goes
 	for _, w := range p.planOf(shared, &from, to) {
-		if failed[w.Controller] { // a limit of swap goes by that of memory
+		if stays && w.Controller == "memory" {
 			continue
 		}
 		d, _ := p.with(w.Controller)
@@ -63,7 +63,7 @@ func (t *Tree) LimitParent(l Limits) error {
 			err = p.put(d, w.knob, w.Value, false)
 		}
 		if err != nil {
-			failed[w.Controller] = true
+			stays = stays || w.Controller == "memory"
 			errs = append(errs, fmt.Errorf("limit all jobs: %w", explain(err)))
 		}
 	}
