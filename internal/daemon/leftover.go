@@ -25,9 +25,9 @@ const (
 )
 
 // leftovers removes node files and TMPDIRs that `run` has left: it was killed, or had no time to
-// remove them. The node files say of which jobs and whose. Only `run` makes
-// any there, after the job's record and before its program. A TMPDIR goes before its node file, so
-// the next daemon finds what this one has left.
+// remove them. The node files say of which jobs and whose. Only `run` makes any there, after the
+// job's record and before its program. A TMPDIR goes before its node file, so the next daemon finds
+// what this one has left.
 //
 // A TMPDIR may be huge, or be filled while it is removed. So nobody waits for it: jobs end first,
 // and each user's directories are removed by a goroutine, one after the other.
@@ -130,9 +130,10 @@ func (l *leftovers) find() (map[int][]mom.Left, error) {
 }
 
 // remove removes the TMPDIRs of one user until there are none. A TMPDIR that has had its time comes
-// last, and is in the log once.
+// last, and is in the log once. A TMPDIR that is there again waits as well, since its user may make
+// it anew for ever.
 func (l *leftovers) remove(uid int, wake <-chan struct{}) {
-	had := map[string]bool{}
+	had, removed := map[string]bool{}, map[string]bool{}
 	for pause := l.pause; ; {
 		l.mu.Lock()
 		left, err := l.find()
@@ -159,6 +160,8 @@ func (l *leftovers) remove(uid int, wake <-chan struct{}) {
 			}
 			cancel()
 			if err == nil {
+				rest = rest || removed[dir.Job]
+				removed[dir.Job] = true
 				continue
 			}
 			rest = true

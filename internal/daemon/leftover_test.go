@@ -68,6 +68,36 @@ func TestEndlessTMPDIRHoldsUpItsUserAlone(t *testing.T) {
 	})
 }
 
+// A TMPDIR that its user makes anew whenever it is removed is no endless work.
+func TestTMPDIRThatIsMadeAnewWaits(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	aux, tmp := t.TempDir(), t.TempDir()
+	path := filepath.Join(tmp, "pbs.1.srv")
+	must.NoError(t, os.WriteFile(filepath.Join(aux, "1.srv"), nil, 0o640), os.Mkdir(path, 0o700))
+	var over atomic.Bool
+	var made atomic.Int64
+	var making sync.WaitGroup
+	making.Go(func() {
+		for !over.Load() {
+			if os.Mkdir(path, 0o700) == nil {
+				made.Add(1)
+			}
+		}
+	})
+	defer making.Wait()
+	defer over.Store(true)
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	l := &leftovers{aux: aux, tmpDir: tmp, log: logrus.NewEntry(log), limit: time.Minute, pause: time.Hour,
+		isLive: func(string) (live, dying bool) { return false, false }}
+	l.sweep()
+	must.Eventually(t, "it is removed", func() bool { return made.Load() > 0 })
+	time.Sleep(200 * time.Millisecond)
+	if n := made.Load(); n > 5 {
+		t.Errorf("it was removed %d times", n)
+	}
+}
+
 // A huge TMPDIR is removed beside those of other users, and with a limit of time. The next daemon
 // removes what is left of it. A job whose run was killed ends first.
 func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
