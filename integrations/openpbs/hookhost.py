@@ -167,7 +167,7 @@ class Call:
         silence = max(SILENCE, int(self.settings["wait"][:-1]))
         sign = self.patience if self.last() else time.monotonic() + silence
         try:
-            s.settimeout(min(self.left(), sign - time.monotonic()))
+            s.settimeout(max(0.001, min(self.left(), sign - time.monotonic())))
             s.sendall(head.encode() + body, socket.MSG_NOSIGNAL)
         except OSError as e:  # it may have answered before it had read all
             broken = e
