@@ -114,9 +114,10 @@ func (h *hook) liftsAS() bool {
 }
 
 // attachLimits are the limits of processes that MoM did not start. pbs_cgroups leaves such
-// processes as they are. But the usual one is a rank of an MPI program that came by ssh, and a
-// job's bounds are for all of its ranks. The limits of sshd (RLIMIT_MEMLOCK) are none of the job's.
-// An unlimited RLIMIT_AS is for what MoM has set, which is not here.
+// processes as they are. But the usual one is a rank of an MPI program whose launcher calls
+// pbs_attach, and a job's bounds are for all of its ranks. A rank that came by ssh has the limits
+// of sshd (RLIMIT_MEMLOCK), which are none of the job's. An unlimited RLIMIT_AS is for what MoM has
+// set, which is not here.
 func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
 	limits, err := h.launchLimits(req)
 	if limits["as"].Hard == hostapi.RlimitInfinity {

@@ -10,7 +10,7 @@ func TestFloodOfRefusalsIsLoggedUpToItsBound(t *testing.T) {
 	now := time.Now()
 	said := 0
 	for range 1000 {
-		if say, _ := r.add("certificate", now); say {
+		if say, _ := r.add("tm_owner", now); say {
 			said++
 		}
 	}
@@ -18,7 +18,7 @@ func TestFloodOfRefusalsIsLoggedUpToItsBound(t *testing.T) {
 	if said != refusedLines || !say || unsaid != 1000-refusedLines {
 		t.Errorf("%d lines, then %t with %d left out", said, say, unsaid)
 	}
-	if c := r.counts(); c["certificate"] != 1000 || c["denied"] != 1 {
+	if c := r.counts(); c["tm_owner"] != 1000 || c["denied"] != 1 {
 		t.Errorf("counted %v", c)
 	}
 }

@@ -33,9 +33,8 @@ type Options struct {
 }
 
 const (
-	// longestEvent is a little more than the longest alarm of the built-in hooks. An event that
-	// waits for other hosts may take longer. The next daemon ends an event that is cut off, or goes
-	// on with it, as after a crash.
+	// longestEvent is a little more than the longest alarm of the built-in hooks. The next daemon
+	// ends an event that is cut off, or goes on with it, as after a crash.
 	longestEvent = 100 * time.Second
 	// yieldTime bounds the wait for a daemon that goes for this one.
 	yieldTime = longestEvent + 10*time.Second

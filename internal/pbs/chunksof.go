@@ -2,7 +2,7 @@ package pbs
 
 import "os"
 
-// ChunksOn returns which of chunks are on the host of that name, as their numbers, nil for none.
+// chunksOn returns which of chunks are on the host of that name, as their numbers, nil for none.
 // The host has its natural vnode, which has its name, each vnode host[n], and all vnodes that
 // exec_host2 has on it, whatever they are called. The first of these names that fits decides:
 //
@@ -10,7 +10,7 @@ import "os"
 //  2. that host with one name as the short form of the other ("n1", "n1.cluster");
 //  3. a vnode host[n], then likewise with a short form. Such a pbs_mom has another name than its
 //     host (PBS_MOM_NODE_NAME).
-func ChunksOn(chunks []VnodeChunk, host string) []int {
+func chunksOn(chunks []VnodeChunk, host string) []int {
 	for _, matches := range []func(VnodeChunk) bool{
 		func(c VnodeChunk) bool { return c.Vnode == host || c.Host == host },
 		func(c VnodeChunk) bool { return SameHost(c.Host, host) },
@@ -24,12 +24,12 @@ func ChunksOn(chunks []VnodeChunk, host string) []int {
 	return nil
 }
 
-// ChunksHere is ChunksOn for this host, for a job that pbs_mom has handed to it. node is
+// ChunksHere is chunksOn for this host, for a job that pbs_mom has handed to it. node is
 // pbs_mom's name, and head says that this is the job's mother superior. If no name tells, these do:
 // the mother superior has the first chunk, exec_host2 has the machine's own name, or the job has
 // one host.
 func ChunksHere(chunks []VnodeChunk, node string, head bool) []int {
-	if here := ChunksOn(chunks, node); here != nil {
+	if here := chunksOn(chunks, node); here != nil {
 		return here
 	}
 	of := func(is func(VnodeChunk) bool) []int {

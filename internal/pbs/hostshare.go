@@ -21,10 +21,10 @@ type HostShare struct {
 // ErrNotOnHost is the cause when a job has no chunk on the host asked for.
 var ErrNotOnHost = errors.New("no chunk on this host")
 
-// OnHost returns what chunks hold on a host; see ChunksOn and Share. OnHost fails with ErrNotOnHost
+// OnHost returns what chunks hold on a host; see chunksOn and Share. OnHost fails with ErrNotOnHost
 // when none is there.
 func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
-	here := ChunksOn(chunks, host)
+	here := chunksOn(chunks, host)
 	if here == nil {
 		return HostShare{}, fmt.Errorf("exec_vnode on %s: %w", shown(host), ErrNotOnHost)
 	}

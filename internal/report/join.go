@@ -70,7 +70,7 @@ func Join(parts []Part) (*Report, error) {
 			return nil, err
 		}
 		told[fmt.Sprint(i)] = hostapi.Resources(p.ResourcesUsed)
-		for _, host := range p.own() {
+		for _, host := range p.measured() {
 			name := r.nameOf(host)
 			if other, twice := by[name]; twice {
 				return nil, fmt.Errorf("join %s and %s: host %s is in both, with different figures: leave one out",
@@ -136,9 +136,9 @@ func sameRun(a, b Part) error {
 	return nil
 }
 
-// own returns the hosts whose figures were measured where the part was written. The mother superior
-// has her own, and what MoM's log tells of the others. A sister has her own alone.
-func (p Part) own() []string {
+// measured returns the hosts whose figures were measured where the part was written. The mother
+// superior has her own, and what MoM's log tells of the others. A sister has her own alone.
+func (p Part) measured() []string {
 	names := p.hostNames()
 	if !p.PBSJob.MotherSuperior {
 		return names
@@ -172,8 +172,8 @@ func (r *Report) addNotes(p Part) {
 		if slices.Contains(partial, note) {
 			continue
 		}
-		if own := p.own(); !p.PBSJob.MotherSuperior && len(own) == 1 {
-			note = own[0] + ": " + note
+		if here := p.measured(); !p.PBSJob.MotherSuperior && len(here) == 1 {
+			note = here[0] + ": " + note
 		}
 		if !slices.Contains(r.Notes, note) {
 			r.Notes = append(r.Notes, note)

@@ -30,18 +30,12 @@ func (u Used) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON takes numbers and strings.
 func (u *Used) UnmarshalJSON(b []byte) error { return (*hostapi.Resources)(u).UnmarshalJSON(b) }
 
-// WriteJSON writes the report as one JSON object on one line.
-func (r *Report) WriteJSON(w io.Writer) error { return r.encode(w, "") }
-
-// WriteJSONIndent writes the report as one JSON object, indented for people.
-func (r *Report) WriteJSONIndent(w io.Writer) error { return r.encode(w, "  ") }
-
-// encode writes in one call, so that a reader of a pipe never sees half an object.
-func (r *Report) encode(w io.Writer, indent string) error {
+// WriteJSON writes the report as one JSON object on one line, in one call: no reader of a pipe sees
+// half an object.
+func (r *Report) WriteJSON(w io.Writer) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", indent)
 	if err := enc.Encode(r); err != nil {
 		return err
 	}

@@ -195,8 +195,8 @@ func TestReportsAreAsTheGoldenFiles(t *testing.T) {
 	for _, tt := range goldens {
 		t.Run(tt.name, func(t *testing.T) {
 			r := fromRecord(tt.rec, tt.end)
-			var text, indented bytes.Buffer
-			must.NoError(t, errors.Join(r.WriteText(&text), r.WriteJSONIndent(&indented)))
+			var text, line, indented bytes.Buffer
+			must.NoError(t, r.WriteText(&text), r.WriteJSON(&line), json.Indent(&indented, line.Bytes(), "", "  "))
 			golden(t, tt.name+".txt", text.Bytes())
 			golden(t, tt.name+".json", indented.Bytes())
 		})
