@@ -62,7 +62,7 @@ Exit status: CMD's, or 255.`,
 // becomeTMRsh becomes pbs_tmrsh. A return is a failure.
 func (c *cli) becomeTMRsh(user string, args []string) error {
 	if len(args) == 0 {
-		return errors.New("no host")
+		return errors.New("no host (see 'hookhost remsh --help')")
 	}
 	nodefile, _ := os.ReadFile(os.Getenv("PBS_NODEFILE")) // pbs_tmrsh says what is wrong with it
 	args, err := tmrshArgs(user, args, strings.Fields(string(nodefile)), os.Getenv("PBS_O_SHELL"))
@@ -104,7 +104,7 @@ func tmrshArgs(user string, args, nodes []string, loginShell string) ([]string, 
 		}
 	}
 	if len(words) == 0 {
-		return nil, fmt.Errorf("host %s: no command", host)
+		return nil, fmt.Errorf("host %s: no command (see 'hookhost remsh --help')", host)
 	}
 	if i := slices.IndexFunc(nodes, func(line string) bool { return pbs.SameHost(line, host) }); i >= 0 {
 		host = nodes[i]

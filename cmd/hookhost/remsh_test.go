@@ -82,9 +82,9 @@ func TestRemshThatCannotStartTheCommandSaysWhyInOneLine(t *testing.T) {
 		args string
 		want string
 	}{
-		"no host":                 {nil, "-n", "no host"},
-		"no command":              {nil, "n2", "host n2: no command"},
-		"no command but options":  {nil, "n2 -n -l u", "host n2: no command"},
+		"no host":                 {nil, "-n", "no host (see 'hookhost remsh --help')"},
+		"no command":              {nil, "n2", "host n2: no command (see 'hookhost remsh --help')"},
+		"no command but options":  {nil, "n2 -n -l u", "host n2: no command (see 'hookhost remsh --help')"},
 		"an unknown option":       {nil, "-z n2 a", "unknown shorthand flag: 'z' in -z (see 'hookhost remsh --help')"},
 		"an option without value": {nil, "-l", "flag needs an argument: 'l' in -l (see 'hookhost remsh --help')"},
 		"no task manager": {[]string{"PBS_JOBCOOKIE="}, "n2 a",

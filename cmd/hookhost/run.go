@@ -33,7 +33,7 @@ type runOptions struct {
 func (c *cli) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report text|json|none] -- CMD [ARG...]",
+		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report FORMAT] -- CMD [ARG...]",
 		Short: "Run a command as a job, through every event",
 		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is
 passed through untouched. The report goes to standard error when it has ended. -l is as for qsub
@@ -76,7 +76,7 @@ job; 126 and 127 when CMD could not be run or was not found.`,
 	f.StringVarP(&o.Name, "name", "N", "", "the job's name; CMD's otherwise")
 	f.StringVarP(&o.User, "user", "u", "", "run as this user")
 	f.StringVar(&o.ID, "job", "", "the job's id; the next number of this node otherwise")
-	f.StringVar(&o.report, "report", "text", "text, json or none")
+	f.StringVar(&o.report, "report", "text", "text, json, html, csv, pbs or none")
 	return cmd
 }
 
