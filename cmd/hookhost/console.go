@@ -16,8 +16,8 @@ import (
 )
 
 // stdout and stderr are what this program says itself, the log included. Names of processes and
-// jobs, and what programs say, are in it, and no terminal is to obey them. The
-// output of a job, or of a command of its user's, does not pass here.
+// jobs, and what programs say, are in it, and no terminal is to obey them. The output of a job, or
+// of a command of its user's, does not pass here.
 var stdout, stderr io.Writer = console{os.Stdout}, console{os.Stderr}
 
 // console passes on text with each character that does not print, but for line feed and tab, as

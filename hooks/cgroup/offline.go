@@ -132,7 +132,7 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 // state, no comment means that there is none: PBS leaves out what is not set.
 func tellsState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
-// isOffline reports whether a vnode is offline, by whose word soever.
+// isOffline reports whether a vnode is offline, whoever has said so.
 func isOffline(v *hostapi.Vnode) bool {
 	return v != nil && slices.Contains(states(v.State), stateOffline)
 }

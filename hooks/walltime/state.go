@@ -43,8 +43,8 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	s.Next = next
 }
 
-// follow takes over what the job asks for by now; it can run on cpus. A job that is being ended is
-// not spared by a new limit.
+// follow sets the limits that the job asks for by now, for a job that can run on so many cpus. A
+// job that is being ended is not spared by a new limit.
 func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, err error) {
 	l, told, err := p.newLimits(job.ResourceList, s.enderOf(job))
 	if err != nil {

@@ -48,7 +48,7 @@ func joules(j float64) string {
 
 func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
 
-// cpuTime is secondsText, but for 0, which is in seconds as well.
+// cpuTime is secondsText, except that 0 is in seconds as well.
 func cpuTime(s float64) string {
 	if s == 0 {
 		return "0.0 s"
