@@ -158,10 +158,10 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 		h.countingKills(rec, noted)
 		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
 	default:
-		told := h.sisterUsage(rec)
+		used := h.sisterUsage(rec)
 		h.change(func(r *jobstate.Record) {
 			noted(r)
-			noteSisters(r, h.opt.Node, told)
+			noteSisters(r, h.opt.Node, used)
 			rec = r
 		}, id)
 		addTold(v.Outcome, rec, h.opt.Node)
