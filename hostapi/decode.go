@@ -29,8 +29,8 @@ const maxProblem = 1 << 10
 // job.id, an id that CheckJobID refuses, and a NUL byte in a string are errors. So are more than
 // limit bytes (0 means RequestLimit).
 //
-// The last one of two equal keys counts, as with encoding/json. hook_state, elapsed and
-// partial are ignored: only the host says them.
+// The last one of two equal keys counts, as with encoding/json. hook_state, elapsed and partial are
+// ignored: only the host says them.
 func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
 	if limit <= 0 {
 		limit = RequestLimit

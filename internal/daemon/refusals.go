@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// refusedLines is how many refusals are logged in a minute; the others are counted. Anybody
-// on this host can make refusals, and must not be able to fill the disk with them.
+// refusedLines is how many refusals are logged in a minute; the others are counted. Anybody on this
+// host can make refusals, and must not be able to fill the disk with them.
 const refusedLines = 20
 
 // refusals counts what was refused.

@@ -151,8 +151,8 @@ func (s *supervisor) suspend(ctx context.Context) {
 // obeyed once.
 const resumeAgain = 5 * time.Second
 
-// resume lets the program go on unless a hook refuses. The job's standard error
-// says so then, and the resume is tried again until it is accepted or the job ends.
+// resume lets the program go on unless a hook refuses. The job's standard error says so then, and
+// the resume is tried again until it is accepted or the job ends.
 func (s *supervisor) resume(ctx context.Context) {
 	s.again = nil
 	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreresume}); err != nil {
