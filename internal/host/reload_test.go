@@ -140,6 +140,36 @@ func TestReplacedHookStartsWhenItsProgramHasEnded(t *testing.T) {
 	}
 }
 
+// An event for which there is no time until the program before has ended is busy: the job comes
+// again, and fail_action does not act.
+func TestEventThatWaitsForAReplacedProgramIsBusy(t *testing.T) {
+	n := newNode(t)
+	n.hook("a", "misbehave", "", "fail_action=offline_vnodes")
+	h := n.open()
+	plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
+	old := stop(t, h, "a")
+	links := h.links()
+	links[0] = reached{links[0], make(chan struct{})}
+	c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
+	var wg sync.WaitGroup
+	wg.Go(func() { c.run(t.Context()) })
+	<-links[0].(reached).called
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "fresh")), "alarm=1")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Reload waits for the program
+	defer cancel()
+	if err := h.Reload(ctx); err != nil {
+		t.Fatal(err)
+	}
+	v := judge(t, h, hostapi.EventBegin, "2.srv")
+	if !v.Reject || v.Kind != hostapi.KindBusy || v.OnReject != hostapi.JobActionRerun || len(v.FailAction) > 0 {
+		t.Errorf("%+v", v)
+	}
+	if err := unix.Kill(old, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+}
+
 // Attributes of periodics are in force at once, not after the next start of the program or the end
 // of a long wait.
 func TestReloadPeriodic(t *testing.T) {

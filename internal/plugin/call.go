@@ -17,7 +17,8 @@ import (
 // call carries out one event within the hook's alarm, which covers a start and a replay as well.
 // The kind of an error is KindTimeout for the alarm, KindNode when the program cannot be started,
 // KindInternal when it crashed on the event twice. KindBusy wraps errRetired when another program
-// has taken this one's place. Any other kind is the hook's. The outcome may be there beside an
+// has taken this one's place. KindBusy is also the kind when the alarm rings while the program
+// before this one has not ended. Any other kind is the hook's. The outcome may be there beside an
 // error. The outcome is nil without one when the hook does not handle the event.
 //
 // Only the alarm harms the program. When ctx ends for another reason the call is given up with its
@@ -46,6 +47,9 @@ func (p *Plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	if errors.Is(err, errAlarm) {
 		lost, is := errors.AsType[Unanswered](err)
 		err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm)
+		if p.waits() { // nothing of the hook or the node has failed
+			err = hostapi.Errorf(hostapi.KindBusy, "alarm after %ds: the program before this one still runs", h.Alarm)
+		}
 		if is {
 			lost.Err = err
 			err = lost

@@ -145,6 +145,16 @@ func (p *Plugin) awaitBefore(ctx context.Context) {
 	}
 }
 
+// waits reports whether a program before this one has not ended yet.
+func (p *Plugin) waits() bool {
+	select {
+	case <-p.before:
+		return false
+	default:
+		return p.before != nil
+	}
+}
+
 // crash notes a crash, or a start that has failed. p.mu is held.
 func (p *Plugin) crash() {
 	p.crashes++
