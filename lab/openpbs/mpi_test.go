@@ -263,7 +263,10 @@ wait`,
 					return on(t, node, "pgrep -u alice -x sleep || :") != ""
 				})
 			}
-			j.deleted()
+			on(t, nodes[0], "qdel "+j.id)
+			// OpenPBS alone needs up to 90 s for a job whose tasks are being started.
+			j.becomes("has finished", 4*time.Minute, func(a attributes) bool { return a.State == "F" })
+			j.gone()
 			idle(t, "alice")
 		})
 	}
