@@ -110,18 +110,23 @@ func (h *hook) turn(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, r
 	return j, release, err
 }
 
-// wait waits for a turn of the job. The error is of KindBusy when ctx ends first.
+// wait waits for a turn of the job, and takes one that is free though ctx has ended. The error is
+// of KindBusy when ctx ends first.
 func (h *hook) wait(ctx context.Context, id string, of func(e *job) turn) (release func(), err error) {
 	var t turn
 	h.with(id, func(e *job) { t = of(e); e.uses++ })
 	left := func() { h.with(id, func(e *job) { e.uses-- }) }
 	select {
-	case t <- struct{}{}:
-		return func() { <-t; left() }, nil
-	case <-ctx.Done():
-		left()
-		return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: wait for its turn: %w", id, ctx.Err())
+	case t <- struct{}{}: // also after the alarm, as at the end of a job
+	default:
+		select {
+		case t <- struct{}{}:
+		case <-ctx.Done():
+			left()
+			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: wait for its turn: %w", id, ctx.Err())
+		}
 	}
+	return func() { <-t; left() }, nil
 }
 
 // try takes the turn of a job if it is free. Else the result is nil.
