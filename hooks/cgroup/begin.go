@@ -54,6 +54,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
+	h.fillPages(there, held)
 	if err := h.readDevices(&there, a, held); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@ type holding struct {
 	job    *cgroup.Job
 	limits cgroup.Limits
 
-	mem, vmem bool // asked for all there is, which otherwise is taken for what a job without a request gets
+	mem, vmem bool           // asked for all there is, which otherwise is taken for what a job without a request gets
+	pages     map[int64]bool // likewise, by size of huge pages
 
 	grant *inventory.Grant // nil when it has no devices; known only where somebody asks for some
 }

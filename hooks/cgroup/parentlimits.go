@@ -36,9 +36,7 @@ func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 	for page := range h.hugePages.Total {
 		total, held := p.hugeTotal(h, page), int64(0)
 		for _, o := range jobs {
-			if n := o.limits.Hugetlb[page]; n < total {
-				held += n
-			}
+			held += o.hugeHeld(page, total)
 		}
 		l.Hugetlb[page] = max(total, held)
 	}
@@ -109,6 +107,7 @@ func (h *hook) settleParent(ctx context.Context) error {
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
+	h.fillPages(there, held)
 	return h.limitParent(there, held)
 }
 

@@ -117,6 +117,25 @@ func TestLimitsOfAllJobsFollowTheConfiguration(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
+// A job keeps the huge pages that it was granted, and nobody else is given them, though all jobs
+// may have fewer by now.
+func TestGrantOfHugePagesOutlivesALargerReserve(t *testing.T) {
+	onFakes(t, allEnabled, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "hpmem=512mb"))
+		n.begin("2.srv", asks("ncpus=1"))
+		n.startAndSettle(func(p *policy) { p.Hugetlb.ReserveAmount = pbs.Size(768 * mib) })
+		n.together("beside a grant", 14*gib, 3*gib, 29492, 512*mib)
+		if _, err := n.event(hostapi.EventBegin, "3.srv", asks("ncpus=1", "hpmem=64mb")); hostapi.KindOf(err) !=
+			hostapi.KindBusy {
+			t.Errorf("a job that asks for huge pages which another has: %v", err)
+		}
+		n.together("after the next begin", 14*gib, 3*gib, 29492, 512*mib)
+		n.do(hostapi.EventEnd, "1.srv")
+		n.do(hostapi.EventPeriodic, "")
+		n.together("without the grant", 14*gib, 3*gib, 29492, 256*mib)
+	}, kernfstest.On(swapping))
+}
+
 // Memory, swap, huge pages and tasks of a node change while it runs.
 func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, k *kernfstest.Kernel) {

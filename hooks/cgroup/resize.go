@@ -109,6 +109,7 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	if err != nil {
 		return fail(err)
 	}
+	h.fillPages(z.there, held)
 	if z.held = own; own.job != nil {
 		a.had = cgroup.Limits{CPUs: own.limits.CPUs, Hugetlb: own.limits.Hugetlb}
 		if h.policy.asked(own, h.node()) {
