@@ -19,9 +19,8 @@ import (
 func written(t *testing.T, host string, change func(*jobstate.Record)) Part {
 	t.Helper()
 	rec := *cases["imbalanced"]
-	job := *rec.Job
-	all := rec.Hosts
-	rec.Job, rec.Hosts = &job, map[string]*hostapi.HostUsage{host: all[host]}
+	all, job, own := rec.Hosts, *rec.Job, *rec.Hosts[host] // change changes no other test's case
+	rec.Job, rec.Hosts = &job, map[string]*hostapi.HostUsage{host: &own}
 	if job.MotherSuperior = host == "n1"; job.MotherSuperior {
 		rec.Hosts["n2.cluster"] = &hostapi.HostUsage{NCPUs: 8, CPUTSeconds: ptr(14099.0), MemBytes: all["n2"].MemBytes,
 			MemSource: "as its pbs_mom told"}
