@@ -52,18 +52,18 @@ test-vm: ## the kernel tests in guests of other kernels, inits and topologies (r
 	lab/vm/test $(if $(V),-l $(V))
 
 test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKHOST_OPENPBS names a built one
-	@scripts/need root python3 packages mpi
+	@scripts/need root python3 packages mpi lab
 	@lab/openpbs/tarball >/dev/null
 	umask 022; $(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
 
 chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for T (10m), by the plan of SEED (root)
-	@scripts/need root python3 packages mpi
+	@scripts/need root python3 packages mpi lab
 	@lab/openpbs/tarball >/dev/null
 	umask 022; $(GO) test -tags openpbs -count=1 -v -timeout 24h -run Chaos ./lab/openpbs \
 		-chaos.for=$(or $(T),10m) -chaos.seed=$(or $(SEED),0) -chaos.server
 
 test-ptl: all ## OpenPBS's own tests without hookhost and with it (root); HOOKHOST_OPENPBS_SOURCE names its source, T='SmokeTest' some, O=with one lab
-	@scripts/need root
+	@scripts/need root lab
 	@lab/openpbs/tarball >/dev/null
 	@lab/ptl/run $(if $(O),-o $(O)) $(T)
 
