@@ -54,7 +54,7 @@ test-vm: ## the kernel tests in guests of other kernels, inits and topologies (r
 test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKHOST_OPENPBS names a built one
 	@scripts/need root python3 packages mpi lab
 	@lab/openpbs/tarball >/dev/null
-	umask 022; $(GO) test -tags openpbs -count=1 -v -timeout 30m ./lab/openpbs
+	umask 022; $(GO) test -tags openpbs -count=1 -v -timeout 45m ./lab/openpbs
 
 chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for T (10m), by the plan of SEED (root)
 	@scripts/need root python3 packages mpi lab

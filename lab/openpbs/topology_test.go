@@ -142,9 +142,9 @@ func TestVnodesOfSocketsThatAreTakenBackAreNotCountedBesideTheNode(t *testing.T)
 				must.Equal(t, "cpus as pbsnodes sums them", fmt.Sprint(before), available(t, node, "ncpus"))
 			}
 			more := qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb", together+1), "true")
+			short := fmt.Sprintf("Insufficient amount of resource: ncpus (R: %d A: %d ", together+1, together)
 			eventually(t, "the scheduler does not count them", 30*time.Second, func() bool {
-				return strings.HasPrefix(more.attributes().Comment,
-					"Can Never Run: Insufficient amount of resource: ncpus")
+				return strings.Contains(more.attributes().Comment, short)
 			})
 			all := qsub(t, "alice", fmt.Sprintf("-l select=1:ncpus=%d:mem=64mb:host=%s", before, node), "true")
 			all.succeeds()
