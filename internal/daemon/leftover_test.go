@@ -18,21 +18,44 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
+// left is what killed runs have left: files of jobs in aux, TMPDIRs in tmp.
+type left struct{ aux, tmp string }
+
+// newLeft returns one in memory, where many files are made in no time.
+func newLeft(t *testing.T) left {
+	dir, err := os.MkdirTemp("/dev/shm", "hookhost")
+	must.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := left{filepath.Join(dir, "aux"), filepath.Join(dir, "tmp")}
+	must.NoError(t, os.Mkdir(d.aux, 0o755), os.Mkdir(d.tmp, 0o755))
+	return d
+}
+
+// leave makes the file of a job and its TMPDIR of that name, which has a/b in it.
+func (d left) leave(t *testing.T, job, name string, owner int) (path string) {
+	path = filepath.Join(d.tmp, name)
+	file := filepath.Join(d.aux, job)
+	must.NoError(t, os.WriteFile(file, nil, 0o640),
+		unix.Setxattr(file, "trusted.hookhost.owner", []byte(fmt.Sprint(owner)), 0),
+		os.MkdirAll(filepath.Join(path, "a/b"), 0o700), os.Chown(path, owner, -1))
+	return path
+}
+
+// leftovers returns what a daemon removes them with.
+func (d left) leftovers(t *testing.T, limit time.Duration, isLive func(string) (live, dying bool)) *leftovers {
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	return &leftovers{aux: d.aux, tmpDir: d.tmp, log: logrus.NewEntry(log), limit: limit, pause: time.Hour,
+		isLive: isLive}
+}
+
 // A TMPDIR that its user fills again as it is removed keeps none of another user from removal.
 func TestEndlessTMPDIRHoldsUpItsUserAlone(t *testing.T) {
 	kernfstest.NeedRoot(t)
-	dir, err := os.MkdirTemp("/dev/shm", "hookhost") // where many files are made in no time
-	must.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	aux, tmp := filepath.Join(dir, "aux"), filepath.Join(dir, "tmp")
-	must.NoError(t, os.Mkdir(aux, 0o755), os.Mkdir(tmp, 0o755))
-	for job, owner := range map[string]int{"1.srv": 65533, "2.srv": 65534} {
-		path, file := filepath.Join(tmp, "pbs."+job), filepath.Join(aux, job)
-		must.NoError(t, os.WriteFile(file, nil, 0o640),
-			unix.Setxattr(file, "trusted.hookhost.owner", []byte(fmt.Sprint(owner)), 0),
-			os.Mkdir(path, 0o700), os.Chown(path, owner, -1))
-	}
-	endless, err := os.OpenRoot(filepath.Join(tmp, "pbs.1.srv"))
+	d := newLeft(t)
+	d.leave(t, "1.srv", "pbs.1.srv", 65533)
+	d.leave(t, "2.srv", "pbs.2.srv", 65534)
+	endless, err := os.OpenRoot(filepath.Join(d.tmp, "pbs.1.srv"))
 	must.NoError(t, err)
 	defer endless.Close()
 	var over atomic.Bool
@@ -52,18 +75,15 @@ func TestEndlessTMPDIRHoldsUpItsUserAlone(t *testing.T) {
 	}
 	defer filling.Wait()
 	defer over.Store(true)
-	log := logrus.New()
-	log.SetOutput(t.Output())
-	l := &leftovers{aux: aux, tmpDir: tmp, log: logrus.NewEntry(log), limit: time.Minute, pause: time.Hour,
-		isLive: func(string) (live, dying bool) { return false, false }}
+	l := d.leftovers(t, time.Minute, func(string) (live, dying bool) { return false, false })
 	l.sweep()
 	must.Eventually(t, "that of another user is removed", func() bool {
-		_, err := os.Lstat(filepath.Join(tmp, "pbs.2.srv"))
+		_, err := os.Lstat(filepath.Join(d.tmp, "pbs.2.srv"))
 		return errors.Is(err, fs.ErrNotExist)
 	})
 	over.Store(true)
 	must.Eventually(t, "the rest is removed", func() bool {
-		rest, err := os.ReadDir(tmp)
+		rest, err := os.ReadDir(d.tmp)
 		return err == nil && len(rest) == 0
 	})
 }
@@ -71,9 +91,9 @@ func TestEndlessTMPDIRHoldsUpItsUserAlone(t *testing.T) {
 // A TMPDIR that its user makes anew whenever it is removed is no endless work.
 func TestTMPDIRThatIsMadeAnewWaits(t *testing.T) {
 	kernfstest.NeedRoot(t)
-	aux, tmp := t.TempDir(), t.TempDir()
-	path := filepath.Join(tmp, "pbs.1.srv")
-	must.NoError(t, os.WriteFile(filepath.Join(aux, "1.srv"), nil, 0o640), os.Mkdir(path, 0o700))
+	d := left{t.TempDir(), t.TempDir()}
+	path := filepath.Join(d.tmp, "pbs.1.srv")
+	must.NoError(t, os.WriteFile(filepath.Join(d.aux, "1.srv"), nil, 0o640), os.Mkdir(path, 0o700))
 	var over atomic.Bool
 	var made atomic.Int64
 	var making sync.WaitGroup
@@ -86,10 +106,7 @@ func TestTMPDIRThatIsMadeAnewWaits(t *testing.T) {
 	})
 	defer making.Wait()
 	defer over.Store(true)
-	log := logrus.New()
-	log.SetOutput(t.Output())
-	l := &leftovers{aux: aux, tmpDir: tmp, log: logrus.NewEntry(log), limit: time.Minute, pause: time.Hour,
-		isLive: func(string) (live, dying bool) { return false, false }}
+	l := d.leftovers(t, time.Minute, func(string) (live, dying bool) { return false, false })
 	l.sweep()
 	must.Eventually(t, "it is removed", func() bool { return made.Load() > 0 })
 	time.Sleep(200 * time.Millisecond)
@@ -102,23 +119,14 @@ func TestTMPDIRThatIsMadeAnewWaits(t *testing.T) {
 // removes what is left of it. A job whose run was killed ends first.
 func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 	kernfstest.NeedRoot(t)
-	dir, err := os.MkdirTemp("/dev/shm", "hookhost") // where many files are made in no time
-	must.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	aux, tmp := filepath.Join(dir, "aux"), filepath.Join(dir, "tmp")
-	must.NoError(t, os.Mkdir(aux, 0o755), os.Mkdir(tmp, 0o755))
+	d := newLeft(t)
 	const alice, bob = 65533, 65534
 	var made atomic.Value // the job whose files are made: as with `run`, it has a record meanwhile
 	made.Store("")
-	left := func(job, name string, owner int) (path string) {
+	leave := func(job, name string, owner int) (path string) {
 		made.Store(job)
 		defer made.Store("")
-		path = filepath.Join(tmp, name)
-		file := filepath.Join(aux, job)
-		must.NoError(t, os.WriteFile(file, nil, 0o640),
-			unix.Setxattr(file, "trusted.hookhost.owner", []byte(fmt.Sprint(owner)), 0),
-			os.MkdirAll(filepath.Join(path, "a/b"), 0o700), os.Chown(path, owner, -1))
-		return path
+		return d.leave(t, job, name, owner)
 	}
 	gone := func(paths ...string) func() bool {
 		return func() bool {
@@ -130,30 +138,26 @@ func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 			return true
 		}
 	}
-	huge := left("1.srv", "pbs.1.srv", alice)
+	huge := leave("1.srv", "pbs.1.srv", alice)
 	others := []string{
-		left("2.srv", "pbs.2.srv", alice), left("3.srv", "pbs.3.srv", bob),
-		left("4[1].srv", "pbs.4[1].srv.abcdefghijklmnopqrstuvwxyz", bob),
+		leave("2.srv", "pbs.2.srv", alice), leave("3.srv", "pbs.3.srv", bob),
+		leave("4[1].srv", "pbs.4[1].srv.abcdefghijklmnopqrstuvwxyz", bob),
 	}
-	live := left("5.srv", "pbs.5.srv", bob)
-	bobs := left("6.srv", "pbs.6.srv", bob)
-	must.NoError(t, unix.Setxattr(filepath.Join(aux, "6.srv"), "trusted.hookhost.owner", []byte(fmt.Sprint(alice)), 0))
+	live := leave("5.srv", "pbs.5.srv", bob)
+	bobs := leave("6.srv", "pbs.6.srv", bob)
+	must.NoError(t,
+		unix.Setxattr(filepath.Join(d.aux, "6.srv"), "trusted.hookhost.owner", []byte(fmt.Sprint(alice)), 0))
 
 	for i := range 20000 {
 		must.NoError(t, os.WriteFile(filepath.Join(huge, fmt.Sprint(i)), nil, 0o600))
 	}
-	killed := left("8.srv", "pbs.8.srv", bob)
+	killed := leave("8.srv", "pbs.8.srv", bob)
 	var ended atomic.Bool
-	log := logrus.New()
-	log.SetOutput(t.Output())
 	daemon := func(limit time.Duration) *leftovers {
-		return &leftovers{
-			aux: aux, tmpDir: tmp, log: logrus.NewEntry(log), limit: limit, pause: time.Hour,
-			isLive: func(job string) (live, dying bool) {
-				dying = job == "8.srv" && !ended.Load()
-				return job == "5.srv" || job == made.Load() || dying, dying
-			},
-		}
+		return d.leftovers(t, limit, func(job string) (live, dying bool) {
+			dying = job == "8.srv" && !ended.Load()
+			return job == "5.srv" || job == made.Load() || dying, dying
+		})
 	}
 	l := daemon(2 * time.Millisecond)
 	l.sweep()
@@ -161,16 +165,16 @@ func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 	for _, job := range []string{"2.srv", "3.srv", "4[1].srv", "6.srv"} {
 		must.Eventually(t, "node file of job "+job+" is removed", func() bool {
 			l.sweep()
-			return gone(filepath.Join(aux, job))()
+			return gone(filepath.Join(d.aux, job))()
 		})
 	}
-	if _, err := os.Lstat(filepath.Join(aux, "1.srv")); err != nil {
+	if _, err := os.Lstat(filepath.Join(d.aux, "1.srv")); err != nil {
 		t.Errorf("node file of the huge one: %v", err)
 	}
 	if gone(killed)() {
 		t.Error("the TMPDIR of a job that is to be ended was removed before that")
 	}
-	later := left("7.srv", "pbs.7.srv", alice)
+	later := leave("7.srv", "pbs.7.srv", alice)
 	l.sweep()
 	must.Eventually(t, "a later one of the same user is removed", gone(later))
 	ended.Store(true)
@@ -178,8 +182,8 @@ func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 	must.Eventually(t, "that of a job that was to be ended is removed", gone(killed))
 	daemon(time.Minute).sweep()
 	must.Eventually(t, "the rest is removed", func() bool {
-		rest, err := filepath.Glob(filepath.Join(tmp, "pbs.1.srv*"))
-		return err == nil && len(rest) == 0 && gone(filepath.Join(aux, "1.srv"))()
+		rest, err := filepath.Glob(filepath.Join(d.tmp, "pbs.1.srv*"))
+		return err == nil && len(rest) == 0 && gone(filepath.Join(d.aux, "1.srv"))()
 	})
 	for what, path := range map[string]string{"of a live job": live, "of another user's": bobs} {
 		if _, err := os.Lstat(filepath.Join(path, "a/b")); err != nil {

@@ -77,6 +77,19 @@ func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 	}
 }
 
+// stopInEvent stops the program of the first hook, and returns once an event has reached it. wg is
+// done when the event is.
+func stopInEvent(t *testing.T, h *Host, name string) (pid int, wg *sync.WaitGroup) {
+	pid = stop(t, h, name)
+	links := h.links()
+	links[0] = reached{links[0], make(chan struct{})}
+	c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
+	wg = &sync.WaitGroup{}
+	wg.Go(func() { c.run(t.Context()) })
+	<-links[0].(reached).called
+	return pid, wg
+}
+
 // A hook has one program at a time: what a program keeps of jobs is nobody else's meanwhile.
 func TestReplacedHookStartsWhenItsProgramHasEnded(t *testing.T) {
 	log := func(n *node, name string) string { return fmt.Sprintf("log = %q", filepath.Join(n.dir, name)) }
@@ -102,13 +115,7 @@ func TestReplacedHookStartsWhenItsProgramHasEnded(t *testing.T) {
 			n.hook("a", "misbehave", log(n, "old"))
 			h := n.open()
 			plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
-			old := stop(t, h, "a")
-			links := h.links()
-			links[0] = reached{links[0], make(chan struct{})}
-			c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
-			var wg sync.WaitGroup
-			wg.Go(func() { c.run(t.Context()) })
-			<-links[0].(reached).called
+			old, wg := stopInEvent(t, h, "a")
 			for _, change := range changes {
 				change(t, n)
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Reload waits for the program
@@ -147,13 +154,7 @@ func TestEventThatWaitsForAReplacedProgramIsBusy(t *testing.T) {
 	n.hook("a", "misbehave", "", "fail_action=offline_vnodes")
 	h := n.open()
 	plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
-	old := stop(t, h, "a")
-	links := h.links()
-	links[0] = reached{links[0], make(chan struct{})}
-	c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.run(t.Context()) })
-	<-links[0].(reached).called
+	old, wg := stopInEvent(t, h, "a")
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "fresh")), "alarm=1")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // Reload waits for the program
 	defer cancel()
