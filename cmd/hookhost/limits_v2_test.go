@@ -332,42 +332,6 @@ func TestOOMGroupV2(t *testing.T) {
 	}
 }
 
-// An isolated job's cpus are out of the kernel's load balancing and nobody else's, until it has
-// ended.
-func TestIsolatedV2(t *testing.T) {
-	needV2(t, "cpuset")
-	if !exists("/sys/fs/cgroup/cpuset.cpus.isolated") {
-		kernfstest.Elsewhere(t, "no remote partitions (Linux 6.7)")
-	}
-	if online(t) < 2 {
-		kernfstest.Elsewhere(t, "one cpu")
-	}
-	n := newNode(t, "[cpuset]", "isolated = true")
-	alone := func() string {
-		b, err := os.ReadFile("/sys/fs/cgroup/cpuset.cpus.isolated")
-		must.NoError(t, err)
-		return strings.TrimSpace(string(b))
-	}
-	job := n.hold("1.alone", "select=1:ncpus=1:mem=64mb")
-	cpu := n.limit("1.alone", "cpuset.cpus")
-	n.wantLimits("1.alone", map[string]string{"cpuset.cpus.partition": "isolated", "cpuset.cpus.exclusive": cpu,
-		"cpuset.cpus.effective": cpu})
-	if got := alone(); got != cpu {
-		t.Errorf("isolated cpus %q, want %q", got, cpu)
-	}
-	if r := n.hookhost("run", "-l", "ncpus=2", "--report=none", "--", "true"); r.status != 125 {
-		t.Errorf("a job on all cpus beside it: status %d, want 125", r.status)
-	}
-	n.wantLimits("1.alone", map[string]string{"cpuset.cpus.partition": "isolated"})
-	job.end(t)
-	if got := alone(); got != "" {
-		t.Errorf("isolated cpus %q after the job", got)
-	}
-	if r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(online(t)-1), "--report=none", "--", "true"); r.status != 0 {
-		t.Errorf("a job afterwards: status %d", r.status)
-	}
-}
-
 // Memory that a job uses is not taken from it while it grows either. A refused resize changes
 // nothing, and the job never notices.
 func TestResizeWhileGrowingV2(t *testing.T) {

@@ -174,7 +174,7 @@ func (h *hook) create(
 ) error {
 	err := j.Create(limits)
 	// The cgroup was made by hand since it was looked for, or its name is that of a job that ends.
-	if errors.Is(err, cgroup.ErrExists) || errors.Is(err, cgroup.ErrTaken) {
+	if errors.Is(err, cgroup.ErrExists) {
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
 	}
 	if err != nil {

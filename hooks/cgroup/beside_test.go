@@ -149,19 +149,3 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 	n.do(hostapi.EventPeriodic, "")
 	n.want()
 }
-
-// The cpus of an isolated job are free when it is over, before its end. They are not free while it
-// is suspended: the kernel gives them to nobody else.
-func TestBesideIsolated(t *testing.T) {
-	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.Isolated = true })
-	n.begin("1.srv", asks("ncpus=4", "mem=64mb"))
-	n.launch("1.srv")
-	n.do(hostapi.EventPostsuspend, "1.srv")
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=4", "mem=64mb")
-	n.do(hostapi.EventPreresume, "1.srv")
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4", "mem=64mb"))
-	if l, err := n.cgroup("2.srv").Limits(); err != nil || !l.Isolated {
-		t.Errorf("limits %+v, %v", l, err)
-	}
-}

@@ -100,9 +100,6 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 		}
 		h.reportExcess(out, j)
 	}
-	if killErr == nil {
-		killErr = j.EndIsolation() // its cpus are PBS's to give, before end
-	}
 	if errors.Is(killErr, cgroup.ErrNotEmpty) || endsLater(killErr) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
 	}

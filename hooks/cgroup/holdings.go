@@ -132,12 +132,6 @@ func (o holding) or(p holding) holding {
 // assign decides what a job gets beside others. If there is not enough, jobs that are over make
 // room, and after them those that are suspended.
 func (h *hook) assign(there host, a ask, others []holding) (got assignment, err error) {
-	if h.policy.Cpuset.Isolated { // the kernel has taken the isolated cpus of jobs out of what all may use
-		for _, o := range others {
-			there.cpus = there.cpus.Union(o.limits.CPUs)
-		}
-		there.cpus = there.cpus.Union(a.had.CPUs).Intersect(there.node.Online)
-	}
 	got, err = h.policy.assign(there, a, others)
 	if hostapi.KindOf(err) != hostapi.KindBusy {
 		return got, err
@@ -168,14 +162,10 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 // frozen is what a suspended job holds when its place is given to others. Its devices are not: its
 // processes have them open, with their data in the devices' own memory, and will go on with that.
 func (p *policy) frozen(o holding) holding {
-	had := o.limits
 	o.limits = cgroup.Limits{}
 	if o.grant != nil && len(o.grant.Blocks) > 0 { // whose devices it keeps
 		g := *o.grant
 		g.Blocks, o.grant = nil, &g
-	}
-	if p.Cpuset.Isolated { // the kernel gives its cpus to nobody
-		o.limits.CPUs = had.CPUs
 	}
 	return o
 }

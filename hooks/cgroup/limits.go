@@ -175,7 +175,6 @@ func (p *policy) decideCPUs(
 
 func (p *policy) setCPUs(l *cgroup.Limits, h host, cpus, mems kernfs.IDSet) {
 	l.CPUs = cpus
-	l.Isolated = p.Cpuset.Isolated && h.v2
 	l.Mems = mems.Intersect(h.mems)
 	if !p.Cpuset.MemFences || l.Mems.IsEmpty() {
 		l.Mems = h.mems

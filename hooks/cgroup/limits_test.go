@@ -157,9 +157,7 @@ func TestDecideOnV2(t *testing.T) {
 			want: cgroup.Limits{OOMGroup: &off}},
 		{name: "throttled", edit: func(f *config.File) { f.Memory.HighPercent = 50 },
 			want: cgroup.Limits{OOMGroup: &on, MemHigh: ptr(32 * mib)}},
-		{name: "isolated", edit: func(f *config.File) { f.Cpuset.Isolated = true },
-			want: cgroup.Limits{OOMGroup: &on, Isolated: true}},
-		{name: "on v1", v1: true, edit: func(f *config.File) { f.Memory.HighPercent, f.Cpuset.Isolated = 50, true }},
+		{name: "on v1", v1: true, edit: func(f *config.File) { f.Memory.HighPercent = 50 }},
 		{name: "on v1, asked for", v1: true, oomGroup: &on, notes: 1},
 		{name: "without memory", edit: func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled = false, false },
 			oomGroup: &on, notes: 2},
@@ -175,7 +173,7 @@ func TestDecideOnV2(t *testing.T) {
 			if err != nil || len(notes) != tt.notes {
 				t.Fatalf("notes %q, %v", notes, err)
 			}
-			must.Equal(t, "", tt.want, cgroup.Limits{OOMGroup: l.OOMGroup, MemHigh: l.MemHigh, Isolated: l.Isolated})
+			must.Equal(t, "", tt.want, cgroup.Limits{OOMGroup: l.OOMGroup, MemHigh: l.MemHigh})
 		})
 	}
 }

@@ -215,8 +215,7 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 		default:
 			err = errors.New("a job without cpus of its own cannot get any on cgroup v1")
 		}
-	case errors.Is(err, cgroup.ErrNotFound), errors.Is(err, cgroup.ErrTaken):
-		// The job ends at this moment, or another's end is near.
+	case errors.Is(err, cgroup.ErrNotFound): // the job ends at this moment
 		kind = hostapi.KindBusy
 	case errors.Is(err, cgroup.ErrInUse):
 		kind = hostapi.KindBusy

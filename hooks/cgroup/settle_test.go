@@ -488,8 +488,4 @@ func TestSettleChangesNothingOfASettledJob(t *testing.T) {
 			t.Run("kernel", func(t *testing.T) { test(t, realNode(t, edit)) })
 		})
 	}
-	t.Run("isolated", func(t *testing.T) {
-		n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.Isolated = true })
-		test(t, n)
-	})
 }

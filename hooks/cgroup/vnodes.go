@@ -195,17 +195,6 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
 	}
-	ids, err := h.tree.JobIDs()
-	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
-	}
-	held, err := h.holdings(ids)
-	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
-	}
-	for _, o := range held { // on v2, isolated cpus of running jobs are missing from those of their parent
-		there.cpus = there.cpus.Union(o.limits.CPUs.Intersect(h.node().Online))
-	}
 	huge, err := hugeByNUMA(h.roots.Sys, h.node(), there.hugePages)
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)

@@ -3,11 +3,9 @@ package cgroup
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -112,66 +110,6 @@ func testIO(t *testing.T, w world) {
 	}
 }
 
-// testIsolated: an isolated job's cpus are nobody else's; what cannot be had is said, and nothing
-// is left of the attempt.
-func testIsolated(t *testing.T, w world) {
-	tree := w.tree(t)
-	l := tree.someLimits()
-	l.CPUs, l.Isolated = kernfs.IDSet{}, true
-	wantNotCreated(t, tree, l, nil)
-	l.CPUs, l.Mems = kernfs.IDs(1), kernfs.IDs(0)
-	if !tree.Has("isolated") {
-		wantNotCreated(t, tree, l, ErrUnsupported)
-		return
-	}
-	before, err := tree.CPUs()
-	must.NoError(t, err)
-	j := newJob(t, tree, testJob, l)
-	p := w.start(t, j.Join())
-	p.burn(t, time.Millisecond)
-	if got, err := j.Limits(); err != nil || !got.Isolated || !got.CPUs.Equal(l.CPUs) {
-		t.Errorf("limits are %+v, %v", got, err)
-	}
-	h := tree.with("cpuset")
-	if set, err := h.jobs.IDSet("cpuset.cpus.effective"); err != nil || set.Has(1) {
-		t.Errorf("the other jobs have cpus %s, %v", set, err)
-	}
-	if got, err := tree.CPUs(); err != nil || !got.Equal(before) {
-		t.Errorf("cpus for jobs are %s, %v; want %s", got, err, before)
-	}
-	plain := l
-	plain.Isolated = false
-	other, err := tree.Job("13.server")
-	must.NoError(t, err)
-	if err := other.Create(plain); err == nil {
-		t.Error("another job got the same cpu")
-		endJob(t, other)
-	}
-	for _, want := range []Limits{plain, l} {
-		must.NoError(t, j.Apply(want))
-		if got, err := j.Limits(); err != nil || got.Isolated != want.Isolated || !got.CPUs.Equal(want.CPUs) {
-			t.Errorf("limits are %+v, %v; want %+v", got, err, want)
-		}
-	}
-	all := l
-	all.CPUs = before // the kernel keeps one for everybody else
-	if err := j.Apply(all); err == nil {
-		t.Error("all cpus were isolated")
-	} else {
-		t.Log(err)
-	}
-	if got, err := j.Limits(); err != nil || !got.Isolated || !got.CPUs.Equal(l.CPUs) {
-		t.Errorf("after a change in vain limits are %+v, %v", got, err)
-	}
-	p.end(t)
-	p.gone(t)
-	must.NoError(t, j.Remove(soon(t)))
-	must.Eventually(t, "the cpu to come back", func() bool {
-		set, err := h.jobs.IDSet("cpuset.cpus.effective")
-		return err == nil && set.Equal(before)
-	})
-}
-
 // testFeatures: Has says what there is.
 func testFeatures(t *testing.T, w world) {
 	tree := w.tree(t)
@@ -180,7 +118,6 @@ func testFeatures(t *testing.T, w world) {
 		{"oomgroup", "memory", "", "memory.oom.group"},
 		{"peak", "memory", "memory.max_usage_in_bytes", "memory.peak"},
 		{"reclaim", "memory", "", "memory.reclaim"},
-		{"isolated", "cpuset", "", "cpuset.cpus.exclusive"},
 		{"hugetlb", "hugetlb", "hugetlb.2MB.limit_in_bytes", "hugetlb.2MB.max"},
 		{"io", "io", "", "io.max"},
 	} {

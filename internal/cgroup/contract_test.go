@@ -84,7 +84,6 @@ func contract(t *testing.T, w world) {
 		{"quota", testQuota},
 		{"hugetlb", testHugetlb},
 		{"io", testIO},
-		{"isolated", testIsolated},
 		{"soft limit", testSoftLimit},
 		{"cpuset flags", testCpusetFlags},
 		{"placed", testPlaced},

@@ -24,25 +24,18 @@ var cpusetController = controller{
 	v2: []knob{
 		idSet(knob{file: cpusetCPUs, shown: effectiveCPUs, none: "\n"}, cpusOf),
 		idSet(knob{file: cpusetMems, shown: effectiveMems, none: "\n"}, memsOf),
-		partitionKnob,
 	},
 	around: func(v2 bool, from, to *Limits, plan []write) []write {
 		if v2 {
-			return slices.Concat(endPartition(from, to), plan, makePartition(from, to))
+			return plan
 		}
 		return migrate(from, plan)
 	},
 	asked: func(l *Limits) bool { return !l.CPUs.IsEmpty() },
-	check: func(j *Job, l *Limits) error {
-		if err := j.checkIsolated(l); err != nil {
-			return err
-		}
-		return j.fillMems(l)
-	},
+	check: (*Job).fillMems,
 	features: map[string]files{
 		"hardwall": {"cpuset.mem_hardwall", ""},
 		"spread":   {"cpuset.memory_spread_page", ""},
-		isolated:   {"", exclusiveFile},
 	},
 }
 
@@ -154,13 +147,6 @@ func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
 			set, err := dir.IDSet(file)
 			if errors.Is(err, fs.ErrNotExist) || err == nil && set.IsEmpty() {
 				continue
-			}
-			if err == nil && file == effectiveCPUs {
-				// Cpus that isolated jobs have are not effective any more, and come back with them.
-				granted, gerr := dir.IDSet("cpuset.cpus.exclusive.effective")
-				if gerr == nil && dir == h.jobs {
-					set = set.Union(granted)
-				}
 			}
 			return set, err
 		}

@@ -24,13 +24,12 @@ func TestContractFakeOld(t *testing.T) {
 	}})
 }
 
-// TestContractFakeV2Old is a kernel of 2020 (5.10): no cgroup.kill, no peaks, no memory.reclaim, no
-// remote partitions.
+// TestContractFakeV2Old is a kernel of 2020 (5.10): no cgroup.kill, no peaks, no
+// memory.reclaim.
 func TestContractFakeV2Old(t *testing.T) {
 	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
 		return kernfstest.NewV2(append(opts, kernfstest.Without(
 			"cgroup.kill", "memory.peak", "memory.swap.peak", "memory.reclaim", "pids.peak",
-			"cpuset.cpus.exclusive", "cpuset.cpus.exclusive.effective",
 			"cpu.pressure", "memory.pressure", "io.pressure",
 		))...)
 	}})

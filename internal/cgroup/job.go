@@ -102,9 +102,6 @@ func (j *Job) Exists() bool {
 // nothing it did not make.
 func (j *Job) Create(l Limits) (err error) {
 	l, err = j.check(l)
-	if err == nil {
-		err = j.freeCPUs(l.CPUs, kernfs.IDSet{})
-	}
 	if err != nil {
 		return fmt.Errorf("create cgroup of job %s: %w", j.id, err)
 	}
@@ -137,15 +134,6 @@ func (j *Job) Create(l Limits) (err error) {
 		if err := d.countSockets(""); err != nil {
 			return err
 		}
-	}
-	takeBack, err := j.grantCPUs(l)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, takeBack())
-		}
-	}()
-	if err != nil {
-		return err
 	}
 	if _, err := j.apply(j.plan(nil, l)); err != nil {
 		return err

@@ -51,11 +51,6 @@ type Limits struct {
 	// IO bounds what the job does to block devices (v2's io.max; none on v1). A device that is not
 	// named is not limited.
 	IO []IOLimit `json:"io,omitempty"`
-	// Isolated takes CPUs, which must not be empty, out of the kernel's load balancing and gives
-	// them to nobody else. The file is cpuset.cpus.partition of v2, as a remote partition (Linux
-	// 6.7). The directories above the job keep the right to them when the job is gone. Cpus that
-	// the kernel does not isolate are ErrNotInForce, with its reason.
-	Isolated bool `json:"isolated,omitempty"`
 	// Swappiness is v1's memory.swappiness, 0 to 200. v2 has no such thing and passes it over. nil
 	// leaves it.
 	Swappiness *int `json:"swappiness,omitempty"`

@@ -40,20 +40,10 @@ func (j *Job) resize(l Limits) error {
 	if err := j.fits(old, l); err != nil {
 		return err
 	}
-	if err := j.freeCPUs(l.CPUs, old.CPUs); err != nil {
-		return err
-	}
-	if err := j.endInvalid(old); err != nil {
-		return err
-	}
-	takeBack, err := j.grantCPUs(l)
-	if err != nil {
-		return errors.Join(err, takeBack())
-	}
 	plan := j.plan(&old, l)
 	done, err := j.apply(plan)
 	if err != nil {
-		return errors.Join(err, j.undo(plan[:done]), takeBack())
+		return errors.Join(err, j.undo(plan[:done]))
 	}
 	if formatBytes(old.MemSoft) != formatBytes(l.MemSoft) {
 		return j.tree.protect()

@@ -132,31 +132,28 @@ func TestApplyUndoEach(t *testing.T) {
 		if swapped {
 			from, to = other, full
 		}
-		for _, isolated := range []bool{false, true} {
-			k := kernfstest.NewV2()
-			tree := fakeTree(t, k)
-			from.CPUs, to.CPUs = mustSet(t, "0-1"), mustSet(t, "1-2")
-			from.Mems, to.Mems = mustSet(t, "0"), mustSet(t, "0-1")
-			from.Isolated, to.Isolated = isolated, true
-			j := newJob(t, tree, testJob, from)
-			k.Charge(spawnFake(k, j.Join()), kernfstest.Memory{Anon: 2 << 20})
-			before, err := j.Limits()
-			must.NoError(t, err)
-			plan := j.plan(&before, to)
-			for i := range plan {
-				heal := k.FailNth("write", testJob+"/"+plan[i].File, unix.EIO, nth(plan[:i], plan[i].File))
-				if err := j.Apply(to); err == nil {
-					t.Errorf("%s: no error", plan[i].File)
-				}
-				heal()
-				after, err := j.Limits()
-				if diff := cmp.Diff(before, after, cmpSets); err != nil || diff != "" {
-					t.Fatalf("%s fails: %v (-before +after):\n%s", plan[i].File, err, diff)
-				}
+		k := kernfstest.NewV2()
+		tree := fakeTree(t, k)
+		from.CPUs, to.CPUs = mustSet(t, "0-1"), mustSet(t, "1-2")
+		from.Mems, to.Mems = mustSet(t, "0"), mustSet(t, "0-1")
+		j := newJob(t, tree, testJob, from)
+		k.Charge(spawnFake(k, j.Join()), kernfstest.Memory{Anon: 2 << 20})
+		before, err := j.Limits()
+		must.NoError(t, err)
+		plan := j.plan(&before, to)
+		for i := range plan {
+			heal := k.FailNth("write", testJob+"/"+plan[i].File, unix.EIO, nth(plan[:i], plan[i].File))
+			if err := j.Apply(to); err == nil {
+				t.Errorf("%s: no error", plan[i].File)
 			}
-			if err := j.Apply(to); err != nil {
-				t.Error(err)
+			heal()
+			after, err := j.Limits()
+			if diff := cmp.Diff(before, after, cmpSets); err != nil || diff != "" {
+				t.Fatalf("%s fails: %v (-before +after):\n%s", plan[i].File, err, diff)
 			}
+		}
+		if err := j.Apply(to); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -40,8 +40,6 @@ var (
 	ErrNotInForce = errors.New("limit is not in force")
 	// ErrInUse: the job uses more than the limit that was asked for, and cannot give it back.
 	ErrInUse = errors.New("limit below what is in use")
-	// ErrTaken: cpus that were asked for are another job's alone.
-	ErrTaken = errors.New("cpus are taken")
 	// ErrNotEmpty: there are processes in the cgroup still.
 	ErrNotEmpty = errors.New("cgroup has processes")
 	// ErrNoUnit: systemd has not started PREFIX.service, or has it elsewhere.
@@ -184,7 +182,6 @@ func (t *Tree) with(controller string) *hierarchy {
 //	swappeak    that of memory and swap together: v1 with swap accounting, Linux 6.5
 //	hugepeak    that of huge pages: v1
 //	reclaim     memory.reclaim, Linux 5.19
-//	isolated    jobs' cpus can be taken out of load balancing: cpuset.cpus.exclusive, Linux 6.7
 //	freeze      jobs can be frozen
 //	kill        cgroup.kill, Linux 5.14
 //	clone       processes can be born in a cgroup, CLONE_INTO_CGROUP

@@ -74,21 +74,21 @@ cpu.enabled = "vntype not in: slow"
 enabled = """
 vntype in: gpu,
  fat"""
-isolated = "vntype in: gpu" # only there
+mem_fences = "vntype in: gpu" # only there
 placement = "vntype in: gpu"
 `
 	here := Here{Host: "n1", Vntype: "fat"}
 	f, err := Parse([]byte(strings.Replace(text, `placement = "vntype in: gpu"`, `placement = "spread"`, 1)), here)
 	must.NoError(t, err)
 	got := map[string]bool{"memory": f.Memory.Enabled, "oom_group": f.Memory.OOMGroup, "cpu": f.CPU.Enabled,
-		"cpuset": f.Cpuset.Enabled, "isolated": f.Cpuset.Isolated}
-	want := map[string]bool{"memory": true, "oom_group": false, "cpu": true, "cpuset": true, "isolated": false}
+		"cpuset": f.Cpuset.Enabled, "mem_fences": f.Cpuset.MemFences}
+	want := map[string]bool{"memory": true, "oom_group": false, "cpu": true, "cpuset": true, "mem_fences": false}
 	must.Equal(t, "", want, got)
 	list := f.Conditions()
 	wantList := []Condition{{"memory.enabled", 1, "host in: n*", true},
 		{"memory.oom_group", 1, "host not in: n1", false},
 		{"cpu.enabled", 2, "vntype not in: slow", true}, {"cpuset.enabled", 4, "vntype in: gpu,\n fat", true},
-		{"cpuset.isolated", 7, "vntype in: gpu", false}}
+		{"cpuset.mem_fences", 7, "vntype in: gpu", false}}
 	must.Equal(t, "", wantList, list)
 	// A string elsewhere is a string.
 	if _, err := Parse([]byte(text), here); err == nil ||

@@ -121,7 +121,6 @@ type Cpuset struct {
 	UseHyperthreads bool   `toml:"use_hyperthreads" json:"use_hyperthreads"`
 	NCPUsAreCores   bool   `toml:"ncpus_are_cores" json:"ncpus_are_cores"`
 	Placement       string `toml:"placement" json:"placement"`
-	Isolated        bool   `toml:"isolated" json:"isolated"`
 
 	MemHardwall      bool `toml:"mem_hardwall" json:"mem_hardwall"`
 	MemorySpreadPage bool `toml:"memory_spread_page" json:"memory_spread_page"`

@@ -144,7 +144,6 @@ func (k *kernel) examineFeatures(clone3 error) []Finding {
 			"jobs are killed process by process", "Linux 5.14 or newer, with a cgroup v2 tree mounted"}),
 		k.examineFeature(feature{"freezer", "freeze", "cgroup.freeze", "jobs can be suspended in one step",
 			"suspended jobs get SIGSTOP only", "Linux 5.2 or newer with a cgroup v2 tree, or the v1 freezer"}),
-		k.examineIsolated(),
 		k.examineBirth(clone3),
 	}
 }
@@ -162,27 +161,4 @@ func (k *kernel) examineBirth(clone3 error) Finding {
 		return degraded(what, "processes are moved into the v2 tree by pid", "Linux 5.7 or newer")
 	}
 	return ok(what, "the first process of a job starts inside it (CLONE_INTO_CGROUP)")
-}
-
-// examineIsolated finds what becomes of isolated = true. The setting is passed over if the
-// controllers are on v1. On v2 a kernel without it refuses every job with cpus.
-func (k *kernel) examineIsolated() Finding {
-	f := k.examineFeature(feature{"isolated cpus", "isolated", "cpuset.cpus.exclusive",
-		"cpus of a job can be taken out of load balancing", "not with this kernel", "Linux 6.7 or newer"})
-	configured := k.cfg.Cpuset.Enabled && k.cfg.Cpuset.Isolated
-	switch {
-	case k.tree.Mode() != cgroup.ModeV2:
-		f = impossible(f.What, "they need cgroup v2", bootV2)
-		if configured {
-			f.Found += ": isolated = true in [cpuset] has no effect"
-		}
-	case f.Status == OK && configured:
-		f.Found = "the cpus of jobs are taken out of load balancing"
-	case f.Status == Degraded && configured:
-		f = blocking(f.What, f.Found+": isolated = true in [cpuset] has every job refused",
-			f.Advice+"; or set isolated = false in [cpuset]")
-	case f.Status == Degraded:
-		f.Status = Impossible
-	}
-	return f
 }

@@ -102,13 +102,10 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			edit: func(f *config.File) { f.Cgroup.FavorDynmods = true },
 			want: []want{{"cgroups", "degraded", "favordynmods = true in [cgroup] is not in force", "restart"}}},
 		{name: "v2 of Linux 5.10", pass: all,
-			kernel: kernfstest.NewV2(kernfstest.Without("cgroup.kill", "memory.peak", "cpuset.cpus.exclusive")),
-			edit:   func(f *config.File) { f.Cpuset.Isolated = true },
+			kernel: kernfstest.NewV2(kernfstest.Without("cgroup.kill", "memory.peak")),
 			want: []want{
 				{"cgroup.kill", "degraded", "process by process", "Linux 5.14"},
-				{"peak of memory", "degraded", "sampled", "Linux 5.19"},
-				{"isolated cpus", "impossible", "isolated = true in [cpuset] has every job refused", "Linux 6.7"}},
-			blocks: []string{"isolated cpus"}},
+				{"peak of memory", "degraded", "sampled", "Linux 5.19"}}},
 		{name: "v2 without swap accounting", pass: all,
 			kernel: kernfstest.NewV2(kernfstest.Without("swap"),
 				kernfstest.On(kernfstest.Machine{CPUs: 2, Threads: 1, NUMA: 1, Mem: 1 << 30, Swap: 1 << 30})),
@@ -132,7 +129,6 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"cgroups", "degraded", "v1 only", "cgroup2"},
 				{"cgroup.kill", "degraded", "process by process", "5.14"},
 				{"freezer", "ok", "", ""},
-				{"isolated cpus", "impossible", "need cgroup v2", "boot with"},
 				{"pressure (PSI)", "degraded", "v2 tree only", "cgroup2"},
 				{"kill of whole jobs", "degraded", "one process", "boot with"},
 				{"io controller", "impossible", "cgroup v2's", "boot with"}}},
@@ -160,7 +156,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "nothing is enabled", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {
 			f.Memory.Enabled, f.Memsw.Enabled, f.Cpuset.Enabled = false, false, false
 			f.CPU.Enabled, f.Pids.Enabled = false, false
-			f.Cpuset.Isolated, f.Memory.HighPercent = true, 80
+			f.Memory.HighPercent = 80
 		},
 			want: []want{
 				{"memory controller", "ok", "[memory] is not enabled: mem is not enforced", ""},
@@ -185,11 +181,10 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"memory controller", "ok", "enforced by the kernel, page cache included; rss is sampled as well",
 					""}}},
 		{name: "settings of v2 on v1", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
-			f.Cpuset.Isolated, f.Cgroup.EnableControllers = true, []string{"io"}
+			f.Cgroup.EnableControllers = []string{"io"}
 			f.Memory.HighPercent, f.Memory.ServicesLow = 80, 1<<30
 		},
 			want: []want{
-				{"isolated cpus", "impossible", "has no effect", "boot with"},
 				{"high_percent", "impossible", "memory.high needs cgroup v2", "boot with"},
 				{"services_low", "impossible", "memory.low needs cgroup v2", "boot with"},
 				{"enable_controllers", "impossible", "no effect", "take it out"}}},
@@ -250,8 +245,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"io.max", "impossible", "8:0 has a limit already", ""}}, blocks: []string{"io.max"}},
 		{name: "nothing has run", kernel: kernfstest.NewV2(),
 			want: []want{
-				{"cgroup.kill", "unknown", "once the daemon", "start"},
-				{"isolated cpus", "unknown", "once the daemon", ""}},
+				{"cgroup.kill", "unknown", "once the daemon", "start"}},
 			// nobody passes them down here
 			blocks: []string{"cpu controller", "cpuset controller", "memory controller"}},
 		{name: "time limits", kernel: kernfstest.NewV2(), pass: all, want: []want{

@@ -42,11 +42,8 @@ func (r resource) show(g *cgroup) string { return r.of(g).String() + "\n" }
 // effective is the set that the tasks of g may use. On v1 the file has it. On v2 it is the file's
 // set within the parent's effective set, and the parent's where nothing of that is left.
 func (r resource) effective(g *cgroup) kernfs.IDSet {
-	if own, ok := g.partition(); ok && g.h.v2 && r.of(g) == &g.cpuset.cpus {
-		return own
-	}
 	if !g.h.v2 || g.parent == nil {
-		return r.left(g, *r.of(g))
+		return *r.of(g)
 	}
 	above := r.effective(g.parent)
 	if !g.has("cpuset") {
@@ -136,9 +133,6 @@ var cpusetV1 = []knob{
 var cpusetV2 = []knob{
 	off(knob{name: "cpuset.cpus", show: cpus.show, store: cpus.store}),
 	reads("cpuset.cpus.effective", cpus.showEffective),
-	off(knob{name: exclusiveFile, show: showExclusive, store: storeExclusive}),
-	reads("cpuset.cpus.exclusive.effective", func(g *cgroup) string { return g.exclusiveEffective().String() + "\n" }),
-	off(knob{name: partitionFile, show: showPartition, store: storePartition}),
 	off(knob{name: "cpuset.mems", show: mems.show, store: mems.store}),
 	reads("cpuset.mems.effective", mems.showEffective),
 }
