@@ -54,7 +54,7 @@ var edges = map[string][]string{
 	"internal/jobstate":  {"hostapi", "internal/disk", "internal/pbs", "internal/series"},
 	"internal/ledger":    {"hostapi", "internal/disk"},
 	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/series", "internal/usage"},
-	"internal/plugin":    {"hostapi", "internal/disk", "internal/proc"},
+	"internal/plugin":    {"hostapi", "internal/disk"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/ledger", "internal/pbs", "internal/plugin",
 		"internal/report", "internal/series", "internal/usage"},
 	"internal/api":     {"hostapi", "internal/disk", "internal/jobstate", "internal/report"},

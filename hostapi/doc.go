@@ -159,8 +159,6 @@
 //   - State in a notice counts only while no event of the job is under way. Keep it in outcomes
 //     where you can.
 //
-// A hook that runs as the job's owner lives for one event and cannot tell anything.
-//
 // # The merge of several outcomes
 //
 // The hooks run in ascending order. Later hooks see what earlier ones changed of progname, argv and

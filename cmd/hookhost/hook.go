@@ -31,8 +31,10 @@ daemon takes over every change at once. Attributes, with their defaults:
   freq=120           (seconds between two exechost_periodic)
   user=pbsadmin      debug=false        type=site
 
-import starts the hook's program once, as its user (nobody for user=pbsuser). A program that does not
-answer as a hook does is refused, and so is a configuration that the hook's program does not accept.`
+user=pbsuser is refused: PBS itself runs such a hook, registered with its own qmgr, as the job's owner.
+
+import starts the hook's program once. A program that does not answer as a hook does is refused, and
+so is a configuration that the hook's program does not accept.`
 
 func (c *cli) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{

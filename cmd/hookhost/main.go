@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/hookhost/hookhost/internal/plugin"
 )
 
 // version is set by the Makefile.
@@ -55,10 +53,6 @@ func misuse(err error) error {
 var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh"}
 
 func main() {
-	if err := plugin.ExecAsOwner(os.Args, os.Environ()); err != nil {
-		fmt.Fprintf(stderr, "fatal error: %v\n", err) // the words by which the host knows a program's last
-		os.Exit(exitHostFailed)
-	}
 	called := filepath.Base(os.Args[0])
 	if command, ok := aliases[called]; ok {
 		os.Args = append([]string{os.Args[0], command}, os.Args[1:]...)

@@ -52,12 +52,12 @@ func privilegesIn(t *testing.T, status string) privileges {
 }
 
 // The unit takes from the daemon and its hooks what they do not need, and nothing from jobs. Each
-// kind of hook does its work: memory with the kernel's words, devices, time, an owner's program.
+// kind of hook does its work: memory with the kernel's words, devices, time, a site's own.
 func TestSystemdConfinesTheDaemonAndNoJob(t *testing.T) {
 	n := newSystemNode(t)
 	must.NoError(t, os.Chmod(n.dir, 0o711))
 	n.commands("hook create deny", "hook import deny application/x-executable default "+
-		filepath.Join(built, "samples/deny"), "hook set deny event=execjob_prologue user=pbsuser")
+		filepath.Join(built, "samples/deny"), "hook set deny event=execjob_prologue")
 	n.startDaemon()
 	must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
 	own, err := os.ReadFile("/proc/self/status")
@@ -93,7 +93,7 @@ func TestSystemdConfinesTheDaemonAndNoJob(t *testing.T) {
 	}
 	if r := n.hookhost("run", "--report=none", "-u", "nobody", "--", "id", "-u"); r.status != 0 ||
 		strings.Contains(r.stderr, "start hook") {
-		t.Errorf("a job with an owner's hook: status %d, %q", r.status, r.stderr)
+		t.Errorf("a job of another user: status %d, %q", r.status, r.stderr)
 	}
 	r = n.hookhost("run", "--report=none", "-l", "walltime=1", "-l", "kill_delay=1", "--", "sh", "-c",
 		"trap '' TERM; sleep 600")

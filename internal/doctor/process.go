@@ -55,7 +55,7 @@ func (r rights) has(capability int) bool { return r.capabilities&(1<<capability)
 const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
 	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"
 
-const lostUsers = "hookhost run -u and hooks with user=pbsuser do not work"
+const lostUsers = "hookhost run -u does not work"
 
 // capabilities(7) that hookhost uses, and what is lost without one.
 var capabilities = []struct {

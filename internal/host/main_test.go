@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,15 +20,8 @@ import (
 const victimEnv = "HOOKHOST_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
-	if err := plugin.ExecAsOwner(os.Args, os.Environ()); err != nil {
-		fmt.Fprintf(os.Stderr, "fatal error: %v\n", err)
-		os.Exit(125)
-	}
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
-	}
-	if pid := os.Getenv(tracerEnv); pid != "" {
-		tracer(pid)
 	}
 	status := m.Run()
 	plugintest.RemovePrograms()

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
-
-func ownerOf(st os.FileInfo) int { return int(st.Sys().(*syscall.Stat_t).Uid) }
 
 func TestReconcileEndsJobsWithoutAMoM(t *testing.T) {
 	alive := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}

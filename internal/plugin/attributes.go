@@ -16,9 +16,7 @@ const (
 	TypePBS  = "pbs"  // a hook that comes with hookhost
 
 	userAdmin = "pbsadmin" // the hook runs as the host does: root
-	// userOwner has the hook run as the job's owner, in a process of its own for each event. See
-	// docs/hooks.md for what its answers count for.
-	userOwner = "pbsuser"
+	userOwner = "pbsuser"  // PBS runs the hook as the job's owner; refused here
 )
 
 // FailAction is what PBS is to do when a hook failed (or, clear_vnodes_upon_recovery, when it works
@@ -39,9 +37,6 @@ var failActionEvents = map[FailAction][]hostapi.Event{
 	FailClearVnodes:      {hostapi.EventStartup},
 	FailSchedulerRestart: {hostapi.EventBegin, hostapi.EventPrologue},
 }
-
-// ownerEvents are the only events that a hook may get with user=pbsuser.
-var ownerEvents = []hostapi.Event{hostapi.EventPrologue, hostapi.EventEpilogue, hostapi.EventPreterm}
 
 // Attributes are a hook's attributes with the names that qmgr gives them.
 type Attributes struct {
@@ -73,12 +68,8 @@ func (a Attributes) Gets(e hostapi.Event) bool {
 }
 
 // FailActions returns what acts at event e: after a failure, or after a success when failed is
-// false. Nothing does with user=pbsuser: the job's owner can make such a hook fail, by stopping it
-// for one.
+// false.
 func (a Attributes) FailActions(e hostapi.Event, failed bool) []FailAction {
-	if a.User == userOwner {
-		return nil
-	}
 	var acts []FailAction
 	for _, f := range a.FailAction {
 		if (f == FailClearVnodes) != failed && slices.Contains(failActionEvents[f], e) {
@@ -97,18 +88,17 @@ func (a Attributes) check() error {
 	switch {
 	case a.Type != typeSite && a.Type != TypePBS:
 		return fmt.Errorf("type = %q: want site or pbs", a.Type)
-	case a.User != userAdmin && a.User != userOwner:
-		return fmt.Errorf("user = %q: want pbsadmin or pbsuser", a.User)
+	case a.User == userOwner:
+		return errors.New("user = pbsuser: hooks of hookhost run as root; register the hook with PBS's own qmgr, " +
+			"which runs it as the job's owner")
+	case a.User != userAdmin:
+		return fmt.Errorf("user = %q: want pbsadmin", a.User)
 	case a.Order < 1 || a.Order > highest:
 		return fmt.Errorf("order = %d: want 1 to %d for type %s", a.Order, highest, a.Type)
 	case a.Alarm < 1:
 		return fmt.Errorf("alarm = %d: want a number of seconds above 0", a.Alarm)
 	case a.Freq < 1:
 		return fmt.Errorf("freq = %d: want a number of seconds above 0", a.Freq)
-	}
-	foreign := func(e hostapi.Event) bool { return !slices.Contains(ownerEvents, e) }
-	if a.User == userOwner && (len(a.Event) == 0 || slices.ContainsFunc(a.Event, foreign)) {
-		return fmt.Errorf("user = pbsuser: event must name nothing but %s", EventList(ownerEvents))
 	}
 	for _, f := range a.FailAction {
 		needs := EventList(failActionEvents[f])

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -37,13 +35,7 @@ func (p *Plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(h.Alarm)*time.Second, errAlarm)
 	defer cancel()
-	var out *hostapi.Outcome
-	var err error
-	if h.User == userOwner {
-		out, err = p.callAsOwner(ctx, h, req)
-	} else {
-		out, err = p.callOrReplay(ctx, req)
-	}
+	out, err := p.callOrReplay(ctx, req)
 	if errors.Is(err, errAlarm) {
 		lost, is := errors.AsType[Unanswered](err)
 		err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm)
@@ -163,86 +155,6 @@ func (p *Plugin) died(ctx context.Context, inst *instance) {
 		}
 	}
 	p.drop(inst)
-}
-
-// callAsOwner starts a process of the job's owner for this one event.
-func (p *Plugin) callAsOwner(ctx context.Context, h Hook, req *hostapi.Request) (*hostapi.Outcome, error) {
-	cred, err := credentialOf(req.Job)
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "hook %s: %w", h.Name, err)
-	}
-	inst, err := p.launchAsOwner(ctx, h, cred)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, Unanswered{Err: err}
-	}
-	p.setEvents(inst.info.Events)
-	if !slices.Contains(inst.info.Events, req.Event) {
-		p.goWithin(ctx, inst.clean)
-		return nil, nil
-	}
-	out, err := inst.client.Handle(ctx, req)
-	switch {
-	case late(ctx, err):
-		p.goWithin(ctx, inst.kill) // of no use to any other event
-		return nil, overdue(ctx)
-	case errors.Is(err, hostapi.ErrGone):
-		if !p.goWithin(ctx, inst.kill) {
-			return nil, overdue(ctx)
-		}
-		return nil, hostapi.Errorf(hostapi.KindInternal, "crashed: %s", inst.proc.cause())
-	}
-	p.goWithin(ctx, inst.clean)
-	return p.ofOwner(req, out), err
-}
-
-// launchAsOwner starts a process with the credential. launchAsOwner returns when ctx ends, even if
-// the start does not: the job's owner can stop what runs as him.
-func (p *Plugin) launchAsOwner(ctx context.Context, h Hook, cred *syscall.Credential) (*instance, error) {
-	s := &start{done: make(chan struct{})}
-	p.lives.Go(func() {
-		defer close(s.done)
-		s.inst, s.err = p.launcher.launch(ctx, h, cred, p.log)
-	})
-	select {
-	case <-s.done:
-		return s.inst, s.err
-	case <-ctx.Done():
-	}
-	p.lives.Go(func() {
-		<-s.done
-		if s.inst != nil {
-			s.inst.kill()
-		}
-	})
-	return nil, context.Cause(ctx)
-}
-
-// goWithin runs f beside the caller, and reports whether it was over before ctx.
-func (p *Plugin) goWithin(ctx context.Context, f func()) bool {
-	done := make(chan struct{})
-	p.lives.Go(func() { defer close(done); f() })
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// ofOwner returns what of an outcome the job's owner has a say in, and logs what else there was.
-func (p *Plugin) ofOwner(req *hostapi.Request, out *hostapi.Outcome) *hostapi.Outcome {
-	if out == nil {
-		return nil
-	}
-	own, rest := out.OfOwner()
-	if len(rest) > 0 {
-		p.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).
-			Warnf("passed over what a hook with user=pbsuser has no say in: %s", strings.Join(rest, ", "))
-	}
-	return own
 }
 
 // trace tells the host of one call, and logs it where that is wanted.

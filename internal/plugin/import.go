@@ -99,15 +99,11 @@ func (r *Registry) receive(contentType string, content io.Reader) (path, sum str
 	switch contentType {
 	case ContentConfig:
 	case ContentProgram:
-		limit, mode = maxProgram, 0o711 // the kernel has nobody trace a program that he cannot read
+		limit, mode = maxProgram, 0o755
 		head := make([]byte, 4)
 		n, _ := io.ReadFull(content, head)
 		head = head[:n]
-		switch {
-		case bytes.HasPrefix(head, []byte("\x7fELF")):
-		case bytes.HasPrefix(head, []byte("#!")):
-			mode = 0o755 // its interpreter has to read it
-		default:
+		if !bytes.HasPrefix(head, []byte("\x7fELF")) && !bytes.HasPrefix(head, []byte("#!")) {
 			return "", "", errors.New("not a program: it starts neither as an ELF file nor with #! and an interpreter")
 		}
 		content = io.MultiReader(bytes.NewReader(head), content)

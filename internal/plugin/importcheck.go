@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -17,10 +16,6 @@ import (
 // checkLimit is how long a program that is started for a check may take. Tests set it.
 var checkLimit = 10 * time.Second
 
-// nobody is who a program with user=pbsuser is started as for a check, since there is no job: the
-// kernel's overflow uid.
-var nobody = &syscall.Credential{Uid: 65534, Gid: 65534}
-
 // checkProgram starts a program that is about to be imported, and returns why it is no hook's. The
 // start has the checks of each start: the file and the directories above it are root's alone. The
 // program is not configured, sees no event and ends again.
@@ -30,14 +25,10 @@ func (r *Registry) checkProgram(h Hook) error {
 		return err
 	}
 	file.Close()
-	var cred *syscall.Credential
-	if h.User == userOwner {
-		cred = nobody
-	}
 	return r.withLauncher(func(l *launcher) error {
 		ctx, cancel := l.limited(context.Background())
 		defer cancel()
-		inst, err := l.start(ctx, h, cred, l.log)
+		inst, err := l.start(ctx, h, l.log)
 		if err != nil {
 			return fmt.Errorf("it does not start as a hook: %w (a hook's main calls hostapi.Serve: docs/hooks.md)", err)
 		}
@@ -48,15 +39,14 @@ func (r *Registry) checkProgram(h Hook) error {
 
 // checkConfig starts the program of a hook with a configuration that is about to be imported and
 // returns what the hook has against it. The result is nil also if nobody can tell: no program was
-// imported yet, or it does not start. A hook with user=pbsuser is not asked either: its program is
-// not to run as root. The program sees no event and ends again.
+// imported yet, or it does not start. The program sees no event and ends again.
 func (r *Registry) checkConfig(h Hook, config []byte) error {
-	if h.Program == "" || h.User == userOwner {
+	if h.Program == "" {
 		return nil
 	}
 	h.Config, h.ConfigData = "", config
 	return r.withLauncher(func(l *launcher) error {
-		inst, err := l.launch(context.Background(), h, nil, l.log)
+		inst, err := l.launch(context.Background(), h, l.log)
 		if err == nil {
 			inst.clean()
 			return nil
@@ -68,7 +58,7 @@ func (r *Registry) checkConfig(h Hook, config []byte) error {
 // withLauncher calls check with a launcher for programs that are started for it. They say nothing
 // in a log.
 func (r *Registry) withLauncher(check func(*launcher) error) error {
-	dir, err := os.MkdirTemp(owners, "hookhost-") // the path of a socket has a limit
+	dir, err := os.MkdirTemp("/tmp", "hookhost-") // the path of a socket has a limit
 	if err != nil {
 		return err
 	}

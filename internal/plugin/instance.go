@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,8 +26,6 @@ type launcher struct {
 	paths    paths
 	spawn    *spawner
 	sockets  socketDir
-	behind   remnants
-	readable sync.Map // programs of owners that the log has said others can read
 	limit    time.Duration
 	node     string
 	settings map[string]string
@@ -62,10 +59,9 @@ type instance struct {
 	client *hostapi.Client
 	info   hostapi.Info
 
-	plugin  *goplugin.Client
-	conn    connection
-	sockets socketDir   // of this program alone; "" where it has its socket among the host's
-	killed  atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
+	plugin *goplugin.Client
+	conn   connection
+	killed atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
 }
 
 // environment is all that a hook's program gets beside go-plugin's own variables. A program has no
@@ -78,11 +74,9 @@ var environment = []string{
 	fmt.Sprintf("HOOKHOST_LIFELINE_FD=%d", lifelineFD),
 }
 
-// launch starts a hook's program, as another user when cred is set, and configures it. The error
-// has KindNode and names the cause in words for the administrator. Then nothing is left.
-func (l *launcher) launch(
-	ctx context.Context, h Hook, cred *syscall.Credential, log *logrus.Entry,
-) (_ *instance, err error) {
+// launch starts a hook's program and configures it. The error has KindNode and names the cause in
+// words for the administrator. Then nothing is left.
+func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
 	ctx, cancel := l.limited(ctx)
 	defer cancel()
 	defer func() {
@@ -97,7 +91,7 @@ func (l *launcher) launch(
 	if err != nil {
 		return nil, err
 	}
-	inst, err := l.start(ctx, h, cred, log)
+	inst, err := l.start(ctx, h, log)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +99,7 @@ func (l *launcher) launch(
 	defer stop()
 	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
 		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
-		Notices: cred == nil, // one of the job's owner lives for one event, and has no say in other jobs
+		Notices: true,
 	})
 	if err != nil {
 		inst.kill()
@@ -121,9 +115,7 @@ func (l *launcher) limited(ctx context.Context) (context.Context, context.Cancel
 
 // start starts a hook's program and shakes hands with it. The program is not configured yet. After
 // an error nothing is left of it.
-func (l *launcher) start(
-	ctx context.Context, h Hook, cred *syscall.Credential, log *logrus.Entry,
-) (_ *instance, err error) {
+func (l *launcher) start(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
 	if h.Program == "" {
 		return nil, errors.New("no program was imported")
 	}
@@ -132,19 +124,8 @@ func (l *launcher) start(
 		return nil, err
 	}
 	defer file.Close()
-	if cred != nil {
-		if err := l.behind.check(cred.Uid); err != nil {
-			return nil, err
-		}
-	}
-	if st, err := file.Stat(); cred != nil && err == nil && st.Mode()&0o044 != 0 {
-		if _, told := l.readable.LoadOrStore(h.Program, true); !told {
-			log.Warnf("others can read its program %s (mode %04o), so a job's owner can trace it: "+
-				"import an ELF program again, or chmod go-r", h.Program, st.Mode().Perm())
-		}
-	}
 	inst := &instance{hook: h, proc: &process{
-		hook: h.Name, path: h.Program, file: file, cred: cred, spawn: l.spawn, behind: &l.behind,
+		hook: h.Name, path: h.Program, file: file, spawn: l.spawn,
 		exited:    make(chan struct{}),
 		stdoutLog: &lines{log: log, plain: logrus.DebugLevel},
 		stderrLog: &lines{log: log, plain: logrus.InfoLevel},
@@ -158,14 +139,7 @@ func (l *launcher) start(
 			err = inst.startError(ctx, err)
 		}
 	}()
-	sockets := l.sockets
-	if cred != nil {
-		if inst.sockets, err = newOwnersDir(); err != nil {
-			return nil, err
-		}
-		sockets = inst.sockets
-	}
-	return inst, inst.connect(sockets, l.limit)
+	return inst, inst.connect(l.sockets, l.limit)
 }
 
 // config returns the hook's configuration.
@@ -217,11 +191,6 @@ func (i *instance) connect(sockets socketDir, limit time.Duration) error {
 func (i *instance) runner(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
 	i.proc.socketDir = socketDir
 	i.proc.env = slices.Concat(environment, cmd.Env)
-	if c := i.proc.cred; c != nil {
-		if err := os.Chown(socketDir, int(c.Uid), int(c.Gid)); err != nil {
-			return nil, err
-		}
-	}
 	return i.proc, nil
 }
 
@@ -266,10 +235,7 @@ func (i *instance) clean() {
 	}
 	i.conn.close()
 	if i.proc.socketDir != "" {
-		i.proc.removeSocketDir()
-	}
-	if i.sockets != "" {
-		os.Remove(string(i.sockets)) // it stays where the user has left files
+		os.RemoveAll(i.proc.socketDir)
 	}
 }
 

@@ -2,28 +2,16 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(lingerEnv) != "" {
-		linger()
-	}
-	if err := ExecAsOwner(os.Args, os.Environ()); err != nil {
-		fmt.Fprintf(os.Stderr, "fatal error: %v\n", err)
-		os.Exit(125)
-	}
-	if os.Getenv(besetEnv) != "" {
-		beset()
-	}
 	status := m.Run()
 	plugintest.RemovePrograms()
 	os.Exit(status)
@@ -92,23 +80,4 @@ func launch(t *testing.T, r *Registry, name string) *Plugin {
 		}
 	})
 	return p
-}
-
-const nobodysUID = 65534
-
-// nobodysPrologue is an event of a job of the user nobody.
-var nobodysPrologue = &hostapi.Request{Event: hostapi.EventPrologue, Node: "n1", Job: &hostapi.Job{
-	ID: "1.srv", Owner: hostapi.Owner{User: "nobody", UID: nobodysUID, GID: nobodysUID},
-}}
-
-// launchNobodys is launch for a program that runs as the job's owner at execjob_prologue.
-func launchNobodys(t *testing.T, program string) *Plugin {
-	t.Helper()
-	kernfstest.NeedRoot(t)
-	if err := os.Chmod(plugintest.Programs(), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	r := registryOf(t)
-	register(t, r, "a", program, "", "event=execjob_prologue", "user=pbsuser")
-	return launch(t, r, "a")
 }

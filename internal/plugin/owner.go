@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os/user"
 	"strconv"
-	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ResolveOwner fills in the uid and gid of the job's owner where the event did not say.
@@ -45,20 +43,4 @@ func lookup(o hostapi.Owner) (*user.User, error) {
 		return user.Lookup(o.User)
 	}
 	return user.LookupId(strconv.Itoa(o.UID))
-}
-
-// credentialOf returns what a process of the job's owner runs with.
-func credentialOf(job *hostapi.Job) (*syscall.Credential, error) {
-	if job == nil || job.Owner.UID < 0 || job.Owner.GID < 0 {
-		return nil, errors.New("the job's owner is not known")
-	}
-	u, err := lookup(job.Owner)
-	if err != nil {
-		return nil, fmt.Errorf("job %s: owner: %w", job.ID, err)
-	}
-	cred, err := proc.Credential(u, job.Owner)
-	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", job.ID, err)
-	}
-	return cred, nil
 }

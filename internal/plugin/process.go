@@ -36,8 +36,8 @@ var programPath = fmt.Sprintf("/proc/self/fd/%d", programFD)
 // behind keeps it open.
 const pipeGrace = 200 * time.Millisecond
 
-// killGrace is how long a killed program may take to die. A process in state D, or one that its
-// user traces, may never die. The host stops waiting after killGrace.
+// killGrace is how long a killed program may take to die. A process in state D may never die. The
+// host stops waiting after killGrace.
 const killGrace = 3 * time.Second
 
 // process is a hook's program from exec until it was reaped. go-plugin's own Runner takes the
@@ -45,11 +45,9 @@ const killGrace = 3 * time.Second
 // one process only. So this one is in its place.
 type process struct {
 	hook      string
-	path      string              // of the program, for its argv[0] and for errors
-	file      *os.File            // the program, checked
-	cred      *syscall.Credential // nil: as the host
+	path      string   // of the program, for its argv[0] and for errors
+	file      *os.File // the program, checked
 	spawn     *spawner
-	behind    *remnants
 	stdoutLog *lines // after the handshake
 	stderrLog *lines
 
@@ -100,10 +98,9 @@ func (p *process) Start(context.Context) error {
 	return nil
 }
 
-// command returns how the process starts. A program of another user starts as the host's own
-// executable: see ExecAsOwner.
+// command returns how the process starts.
 func (p *process) command(lifeline, stdout, stderr *os.File) *exec.Cmd {
-	cmd := &exec.Cmd{
+	return &exec.Cmd{
 		Path:       programPath,
 		Args:       []string{p.path},
 		Env:        p.env,
@@ -116,10 +113,6 @@ func (p *process) command(lifeline, stdout, stderr *os.File) *exec.Cmd {
 			Pdeathsig: syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
 		},
 	}
-	if p.cred != nil {
-		cmd.Path, cmd.Args = "/proc/self/exe", ownerArgs(p.path, p.cred)
-	}
-	return cmd
 }
 
 func (p *process) exec(cmd *exec.Cmd) error {
@@ -157,7 +150,6 @@ func (p *process) run(first *io.PipeWriter) {
 	p.cmd.Wait() // its error is the exit status, which ProcessState keeps
 	closeAll([]*os.File{p.stdout, p.stderr, p.lifeline})
 	if left {
-		p.behind.add(p.uid(), -1)
 		p.stderrLog.log.Infof("program %d, which was left behind, has ended", pid)
 		return
 	}
@@ -190,19 +182,10 @@ func (p *process) abandon() {
 	if over {
 		return
 	}
-	p.behind.add(p.uid(), 1)
 	closeAll([]*os.File{p.stdout, p.stderr, p.lifeline})
-	p.stderrLog.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel, or is traced): it is left "+
-		"behind", p.cmd.Process.Pid)
+	p.stderrLog.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel): it is left behind",
+		p.cmd.Process.Pid)
 	close(p.exited)
-}
-
-// uid returns who the program runs as.
-func (p *process) uid() uint32 {
-	if p.cred != nil {
-		return p.cred.Uid
-	}
-	return uint32(os.Geteuid())
 }
 
 // lingers reports whether the program was left behind. Its status is run's then, and nobody's to
@@ -263,21 +246,7 @@ func (p *process) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader
 // Wait returns when the process was reaped or left behind.
 func (p *process) Wait(context.Context) error {
 	<-p.exited
-	p.removeSocketDir() // go-plugin does so next, to any depth
 	return nil
-}
-
-// removeSocketDir removes the directory of the program's socket. A directory in which its user has
-// put something is moved out of go-plugin's sight.
-func (p *process) removeSocketDir() {
-	err := removeDir(p.socketDir, 1)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	p.stderrLog.log.Warnf("program %s has left files beside its socket: %v", p.ID(), err)
-	if err := os.Rename(p.socketDir, p.socketDir+".left"); err != nil {
-		p.stderrLog.log.Warn(err)
-	}
 }
 
 // Kill is kill, for go-plugin.

@@ -85,8 +85,6 @@ func TestSetChecksEachAttribute(t *testing.T) {
 			want: func(a *Attributes) { a.FailAction = FailActionList{"clear_vnodes_upon_recovery"} }},
 		{name: "fail_action from none", set: []string{"fail_action=none", "fail_action+=offline_vnodes"},
 			want: func(a *Attributes) { a.FailAction = FailActionList{"offline_vnodes"} }},
-		{name: "owner", set: []string{"event=execjob_prologue", "user=pbsuser"},
-			want: func(a *Attributes) { a.Event, a.User = EventList{"execjob_prologue"}, "pbsuser" }},
 
 		{name: "order of a site's hook", set: []string{"order=1001"},
 			err: "hook h: order = 1001: want 1 to 1000 for type site"},
@@ -115,12 +113,10 @@ func TestSetChecksEachAttribute(t *testing.T) {
 				"execjob_begin,exechost_startup,execjob_prologue"},
 		{name: "clear without startup", set: []string{"event=execjob_begin", "fail_action=clear_vnodes_upon_recovery"},
 			err: "hook h: fail_action = clear_vnodes_upon_recovery: event must name one of exechost_startup"},
-		{name: "owner at begin", set: []string{"event=execjob_begin", "user=pbsuser"},
-			err: "hook h: user = pbsuser: event must name nothing but " +
-				"execjob_prologue,execjob_epilogue,execjob_preterm"},
-		{name: "owner at all events", set: []string{"user=pbsuser"},
-			err: "hook h: user = pbsuser: event must name nothing but " +
-				"execjob_prologue,execjob_epilogue,execjob_preterm"},
+		{name: "another user", set: []string{"user=nobody"}, err: `hook h: user = "nobody": want pbsadmin`},
+		{name: "the job's owner", set: []string{"event=execjob_prologue", "user=pbsuser"},
+			err: "hook h: user = pbsuser: hooks of hookhost run as root; register the hook with PBS's own qmgr, " +
+				"which runs it as the job's owner"},
 		{name: "type", set: []string{"type=pbs"}, err: "hook h: type = pbs: a hook of type site stays one"},
 		{name: "no assignment", set: []string{"enabled"}, err: `hook h: "enabled": want ATTRIBUTE=VALUE`},
 	}

@@ -35,9 +35,6 @@ func newSpawner() *spawner {
 }
 
 // do runs f on the thread and returns what it returned. After close it fails with os.ErrClosed.
-//
-// A process that f starts has the host's own uid until its execve(2), or a user could have the host
-// wait: see ExecAsOwner.
 func (s *spawner) do(f func() error) error {
 	result := make(chan error, 1)
 	select {

@@ -16,12 +16,11 @@ type start struct {
 	err  error
 }
 
-// start starts the program without waiting for it. A hook that runs as the job's owner has to wait
-// for a job.
+// start starts the program without waiting for it.
 func (p *Plugin) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hook.User != userOwner && p.inst == nil {
+	if p.inst == nil {
 		p.begin()
 	}
 }
@@ -98,7 +97,7 @@ func (p *Plugin) run(s *start, h Hook) {
 	p.awaitBefore(p.ctx)
 	began := time.Now()
 	complaint := ""
-	s.inst, s.err = p.launcher.launch(p.ctx, h, nil, p.log)
+	s.inst, s.err = p.launcher.launch(p.ctx, h, p.log)
 	if s.err == nil {
 		p.setEvents(s.inst.info.Events)
 		fresh := &Candidate{plugin: p, inst: s.inst, hook: p.Hook()}

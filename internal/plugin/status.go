@@ -5,7 +5,7 @@ import "github.com/hookhost/hookhost/hostapi"
 // Status is a hook as `hook list` and doctor show it.
 type Status struct {
 	Hook
-	State    string          `json:"state"` // running, starting, waiting (for a job's owner), broken or disabled
+	State    string          `json:"state"` // running, starting, broken or disabled
 	PID      int             `json:"pid,omitempty"`
 	Events   []hostapi.Event `json:"events,omitempty"` // that it gets; nil before its program was started
 	Restarts int             `json:"restarts"`
@@ -28,8 +28,6 @@ func (p *Plugin) status() Status {
 		s.State, s.PID = "running", p.inst.proc.cmd.Process.Pid
 	case p.starting != nil:
 		s.State = "starting"
-	case p.hook.User == userOwner:
-		s.State = "waiting"
 	default:
 		s.State = "broken"
 	}
