@@ -5,54 +5,23 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// condition is the value of a boolean: true where one of its cases holds, each a condition of
-// hookhost.toml without "or". No case is false; the case "" always holds.
+// condition is where something is enabled: on hosts where one of its cases holds, each a condition
+// of hookhost.toml without "or". No case is false; the case "" always holds.
 type condition []string
-
-var (
-	always = condition{""}
-	never  = condition{}
-)
-
-func boolean(is bool) condition {
-	if is {
-		return always
-	}
-	return never
-}
-
-func (c condition) isAlways() bool { return slices.Contains(c, "") }
-func (c condition) isNever() bool  { return len(c) == 0 }
-
-// where is true where one of the patterns matches; with not, where none of them does.
-func where(subject string, not bool, patterns []string) condition {
-	switch {
-	case len(patterns) > 0 && not:
-		return condition{subject + " not in: " + strings.Join(patterns, ",")}
-	case len(patterns) > 0:
-		return condition{subject + " in: " + strings.Join(patterns, ",")}
-	}
-	return boolean(not)
-}
 
 func (c condition) and(d condition) condition {
 	var both condition
 	for _, one := range c {
 		for _, other := range d {
-			switch {
-			case one == "":
-				both = append(both, other)
-			case other == "" || one == other:
-				both = append(both, one)
-			default:
+			if one != "" && other != "" && one != other {
 				both = append(both, one+" and "+other)
+			} else {
+				both = append(both, max(one, other))
 			}
 		}
 	}
@@ -61,99 +30,150 @@ func (c condition) and(d condition) condition {
 
 // or has each case once.
 func (c condition) or(d condition) condition {
-	if c.isAlways() || d.isAlways() {
-		return always
-	}
 	either := slices.Clone(c)
 	for _, one := range d {
 		if !slices.Contains(either, one) {
 			either = append(either, one)
 		}
 	}
+	if slices.Contains(either, "") {
+		return condition{""}
+	}
 	return either
 }
 
 // String returns the condition as a value of hookhost.toml.
 func (c condition) String() string {
-	if c.isAlways() || c.isNever() {
-		return strconv.FormatBool(c.isAlways())
+	switch {
+	case len(c) == 0:
+		return "false"
+	case slices.Contains(c, ""):
+		return "true"
 	}
 	return quote(strings.Join(c, " or "))
 }
 
-var errBoolean = errors.New(`want true, false, or a condition: ` +
-	`"vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
+// where is the condition that a pattern matches: subject is "host in" or the like.
+func where(subject string, patterns any) condition {
+	var all []string
+	for _, p := range patterns.([]any) {
+		all = append(all, p.(string))
+	}
+	return condition{subject + ": " + strings.Join(all, ",")}
+}
 
-// readCondition reads a boolean, or what stands for one (openpbs pbs_cgroups.PY,
+// conditionForm is a condition of the stock hook, which has no "and" (openpbs pbs_cgroups.PY,
 // morph_config_dict_bools).
-func readCondition(v value) (condition, error) {
-	if v.kind == truth {
-		return boolean(v.scalar == "true"), nil
+var conditionForm = regexp.MustCompile(`(?i)^ *(host|vntype) (not )?in *:[^:]*$`)
+
+// isCondition fails for a value that is no boolean and no condition either. Ours are written as
+// theirs.
+func isCondition(v any) error {
+	text, isText := v.(string)
+	if _, isBool := v.(bool); isBool {
+		return nil
 	}
-	head, tail, found := strings.Cut(strings.TrimSpace(v.scalar), ":")
-	subject, form, _ := strings.Cut(strings.ToLower(strings.TrimSpace(head)), " ")
-	if v.kind != text || !found || subject != "host" && subject != "vntype" || form != "in" && form != "not in" {
-		return nil, errBoolean
+	if !isText || !conditionForm.MatchString(text) {
+		return errors.New(`want true, false, or a condition: ` +
+			`"vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 	}
-	var patterns []string
-	for pattern := range strings.SplitSeq(tail, ",") {
-		if pattern = strings.TrimSpace(pattern); pattern == "" { // matches no name
-			continue
-		}
-		if err := checkPattern(pattern); err != nil {
-			return nil, err
-		}
-		patterns = append(patterns, pattern)
-	}
-	return where(subject, form == "not in", patterns), nil
+	return config.CheckCondition(text)
 }
 
-// readPatterns reads a list of patterns such as exclude_hosts. Patterns that match no name are left
-// out and returned apart.
-func readPatterns(v value) (patterns, dead []string, err error) {
-	if v.kind != list {
-		return nil, nil, errors.New("want a list of patterns")
-	}
-	for _, item := range v.items {
-		if item.kind != text {
-			return nil, nil, fmt.Errorf("%s: want a string", item)
+// conditionOf returns the condition that a value is.
+func conditionOf(v any) condition {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return condition{""}
 		}
-		// Unlike those of a condition, the stock hook takes these as they are.
-		s := withoutCommas(item.scalar)
-		outside := strings.Contains(s, ",") && !strings.Contains(s, "[")
-		if s == "" || strings.TrimSpace(s) != s || outside {
-			dead = append(dead, item.String())
-			continue
-		}
-		if err := checkPattern(s); err != nil {
-			return nil, nil, err
-		}
-		patterns = append(patterns, s)
-	}
-	return patterns, dead, nil
-}
-
-// checkPattern fails for a pattern of Python's fnmatch that ours refuses, or reads as several. Such
-// a pattern has a comma, a blank, a [ without its ] or a set such as [z-a].
-func checkPattern(pattern string) error {
-	if strings.ContainsFunc(pattern, unicode.IsSpace) || strings.Contains(pattern, ",") {
-		return fmt.Errorf("pattern %q: a blank or a comma in it", pattern)
-	}
-	if err := config.CheckCondition("host in: " + pattern); err != nil {
-		return fmt.Errorf("pattern %q: not a shell pattern", pattern)
+	case string:
+		return condition{strings.TrimSpace(v)}
 	}
 	return nil
 }
 
-var patternSet = regexp.MustCompile(`\[[^]!][^]]*\]`)
-
-// withoutCommas returns a pattern without the commas in its sets. They match in no name, and end a
-// pattern in ours. A set in which a comma means something else stays.
-func withoutCommas(pattern string) string {
-	return patternSet.ReplaceAllStringFunc(pattern, func(set string) string {
-		if strings.Contains(set, "-,") || strings.Contains(set, ",-") {
-			return set
+// arePatterns fails for a value that is no list of patterns, such as exclude_hosts.
+func arePatterns(v any) error {
+	items, isList := v.([]any)
+	if !isList {
+		return errors.New("want a list of patterns")
+	}
+	for _, item := range items {
+		text, isText := item.(string)
+		if !isText || text == "" || strings.ContainsAny(text, ", \t\n") {
+			return fmt.Errorf("%s: want one pattern in each string, without a comma or a blank", quote(item))
 		}
-		return strings.ReplaceAll(set, ",", "")
-	})
+		if err := config.CheckCondition("host in: " + text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enable decides what is enabled where. The switch at the top (enabled) turns all sections off. The
+// stock hook takes no part in anything where no controller is enabled (openpbs pbs_cgroups.PY,
+// main).
+func (i *importer) enable() {
+	var some condition
+	for _, s := range sections {
+		name := "cgroup." + s.name
+		c := i.section(name, nil)
+		some = some.or(c)
+		if s.ours == "" {
+			continue
+		}
+		_, given := i.given[name+".enabled"]
+		if !given && len(c) == 0 && isDefault(setting{s.ours + ".enabled", "false"}) {
+			continue
+		}
+		if !given {
+			k := Key{Key: name + ".enabled", Value: "false", Became: Ours, Why: s.note}
+			i.rows = append(i.rows, row{k, []string{s.ours + ".enabled"}})
+			i.from[s.ours+".enabled"] = []string{"default of " + k.Key}
+		}
+		i.enableBy(s.ours+".enabled", c, name)
+		if s.on != nil && len(c) > 0 {
+			i.set(name+".enabled", *s.on)
+		}
+	}
+	i.enableBy("host.enabled", i.section("", true).and(some), "")
+}
+
+// section returns where a section is enabled; on is what its switch is by default. A section's own
+// keys decide, in one order whatever the order of the file (morph_config_dict_bools).
+func (i *importer) section(name string, on any) condition {
+	given := func(key string) (v any, there bool) {
+		v, there = i.given[join(name, key)]
+		list, isList := v.([]any)
+		return v, there && (!isList || len(list) > 0)
+	}
+	if v, there := given("enabled"); there {
+		on = v
+	}
+	c := conditionOf(on)
+	if v, there := given("exclude_vntypes"); there {
+		c = c.and(where("vntype not in", v))
+	}
+	if v, there := given("exclude_hosts"); there {
+		c = c.and(where("host not in", v))
+	}
+	if v, there := given("include_hosts"); there {
+		c = c.or(where("host in", v))
+	}
+	if v, there := given("run_only_on_hosts"); there {
+		c = c.and(where("host in", v))
+	}
+	return c
+}
+
+// enableBy sets a switch of ours that comes of the keys of a section.
+func (i *importer) enableBy(ours string, c condition, section string) {
+	i.values[ours] = c.String()
+	for _, k := range switches {
+		v, given := i.given[join(section, k)]
+		if list, isList := v.([]any); given && (!isList || len(list) > 0) {
+			i.from[ours] = append(i.from[ours], join(section, k))
+		}
+	}
 }

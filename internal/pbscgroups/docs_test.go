@@ -3,6 +3,7 @@ package pbscgroups
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestImportIsAsTheMigrationPageSays(t *testing.T) {
 	b.WriteString("| pbs_cgroups | hookhost | default | what differs |\n|---|---|---|---|\n")
 	for _, k := range keys {
 		if section, name, _ := strings.Cut(strings.TrimPrefix(k.name, "cgroup."), "."); strings.HasPrefix(k.name,
-			"cgroup.") && (name == "mount_path" || strings.Contains(patternLists, name) && name != "") {
+			"cgroup.") && (name == "mount_path" || slices.Contains(switches[1:], name)) {
 			if section == "cpu" { // all sections have these
 				ours, note := "`[…] enabled`", "of the section; the same order of evaluation"
 				if name == "mount_path" {

@@ -9,8 +9,10 @@
 package pbscgroups
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/config"
@@ -62,29 +64,30 @@ func (i *Import) Refused() int {
 }
 
 // Read reads a pbs_cgroups configuration. Read fails on a text that is not JSON, on a key that is
-// there twice and on a value of the wrong type. Errors name the line and the key. Values that
-// hookhost has no room for are no errors but refused.
+// there twice and on a value of the wrong type. A condition or a pattern that hookhost.toml cannot
+// have is an error, too. Errors name the line and the key. Other values that hookhost has no room
+// for are no errors but refused.
 func Read(b []byte) (*Import, error) {
-	top, err := parse(b)
+	entries, err := parse(b)
 	if err != nil {
 		return nil, err
 	}
-	i := &importer{values: map[string]string{}, from: map[string][]string{}, given: map[string]value{}}
-	if err := i.members(top, ""); err != nil {
-		return nil, err
+	i := &importer{values: map[string]string{}, from: map[string][]string{}, given: map[string]any{}}
+	for _, e := range entries {
+		if err := i.add(e); err != nil {
+			return nil, err
+		}
 	}
 	if err := i.defaults(); err != nil {
 		return nil, err
 	}
-	if err := i.enable(); err != nil {
-		return nil, err
-	}
+	i.enable()
 	return i.finish()
 }
 
 // importer collects what becomes of each key.
 type importer struct {
-	given  map[string]value    // keys of the file that are known, by name
+	given  map[string]any      // keys of the file that are known, by name
 	rows   []row               // of all keys
 	values map[string]string   // of hookhost.toml, by key
 	from   map[string][]string // which keys of the file these come from
@@ -96,107 +99,65 @@ type row struct {
 	ours []string
 }
 
-// members takes the keys of a section.
-func (i *importer) members(section value, name string) error {
-	for _, m := range section.members {
-		full := join(name, m.key)
-		isController := slices.ContainsFunc(sections, func(s controller) bool { return s.name == m.key })
-		if full == "cgroup" || name == "cgroup" && isController {
-			if m.value.kind != table {
-				return wrong(full, m.value, fmt.Errorf("want %s", table))
-			}
-			if err := i.members(m.value, full); err != nil {
-				return err
-			}
-			continue
-		}
-		k, isKnown := known(full)
-		if !isKnown {
-			i.rows = append(i.rows, row{Key: Key{
-				Key: full, Line: m.value.line, Value: m.value.String(),
-				Became: Unknown, Why: "the stock hook does not know it either",
-			}})
-			continue
-		}
-		if err := i.addKey(k, m.value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addKey records what becomes of the value of a key.
-func (i *importer) addKey(k key, v value) error {
-	i.given[k.name] = v
-	r := row{Key: Key{Key: k.name, Line: v.line, Value: v.String(), Became: Ours, Why: k.note}, ours: k.ours}
-	if k.read != nil {
-		o, err := k.read(v)
+// add records what becomes of a key of the file.
+func (i *importer) add(e entry) error {
+	r := row{Key: Key{Key: e.name, Line: e.line, Value: quote(e.value), Became: Unknown,
+		Why: "the stock hook does not know it either"}}
+	if at := slices.IndexFunc(keys, func(k key) bool { return k.name == e.name }); at >= 0 {
+		i.given[e.name] = e.value
+		o, err := keys[at].read(e.value)
 		if err != nil {
-			return wrong(k.name, v, err)
+			shown := r.Value
+			if len(shown) > 80 {
+				shown = "its value"
+			}
+			return fmt.Errorf("line %d: %s = %s: %w", e.line, e.name, shown, err)
 		}
-		r.Became, r.ours = o.became, nil
-		if o.why != "" {
-			r.Why = o.why
-		}
-		for _, s := range o.set {
-			r.ours = append(r.ours, s.key)
-			i.set(s, k.name)
+		r.Became, r.Why = o.became, cmp.Or(o.why, keys[at].note)
+		r.ours = i.set(e.name, o.set...)
+		if o.became == Ours && len(o.set) == 0 { // goes into a condition
+			r.ours = keys[at].ours
 		}
 	}
 	i.rows = append(i.rows, r)
 	return nil
 }
 
-// set takes one setting. discover_gpus alone comes of two keys, and is false where one of them says
-// so.
-func (i *importer) set(s setting, from string) {
-	if i.values[s.key] != "false" {
-		i.values[s.key] = s.value
+// set makes settings and returns their keys. discover_gpus alone comes of two keys, and is false
+// where one of them says so.
+func (i *importer) set(from string, settings ...setting) (made []string) {
+	for _, s := range settings {
+		if i.values[s.key] != "false" {
+			i.values[s.key] = s.value
+		}
+		i.from[s.key] = append(i.from[s.key], from)
+		made = append(made, s.key)
 	}
-	i.from[s.key] = append(i.from[s.key], from)
-}
-
-// wrong is an error of the file's author.
-func wrong(name string, v value, err error) error {
-	shown := v.String()
-	if len(shown) > 80 {
-		shown = string(v.kind)
-	}
-	return fmt.Errorf("line %d: %s = %s: %w", v.line, name, shown, err)
+	return made
 }
 
 // defaults adds what the stock code has where the file says nothing and ours has something else.
 func (i *importer) defaults() error {
 	for _, k := range keys {
-		if _, given := i.given[k.name]; given || k.stock == "" || k.read == nil || k.ours == nil {
+		if _, given := i.given[k.name]; given || k.stock == "" {
 			continue
 		}
-		v, err := stockValue(k)
+		one, err := parse([]byte(`{"default":` + k.stock + `}`))
 		if err != nil {
-			return err
+			return fmt.Errorf("default of %s: %w", k.name, err)
 		}
-		o, err := k.read(v)
+		o, err := k.read(one[0].value)
 		if err != nil {
 			return fmt.Errorf("default of %s: %w", k.name, err)
 		}
 		for _, s := range o.set {
-			if _, made := i.values[s.key]; made || isDefault(s) {
-				continue
+			if _, made := i.values[s.key]; !made && !isDefault(s) {
+				r := Key{Key: k.name, Value: k.stock, Became: Ours, Why: k.note}
+				i.rows = append(i.rows, row{r, i.set("default of "+k.name, s)})
 			}
-			i.set(s, "default of "+k.name)
-			i.rows = append(i.rows, row{Key{Key: k.name, Value: v.String(), Became: Ours, Why: k.note},
-				[]string{s.key}})
 		}
 	}
 	return nil
-}
-
-func stockValue(k key) (value, error) {
-	whole, err := parse([]byte(`{"":` + k.stock + `}`))
-	if err != nil {
-		return value{}, fmt.Errorf("default of %s: %w", k.name, err)
-	}
-	return whole.members[0].value, nil
 }
 
 // isDefault reports whether hookhost.toml says the same without the setting.
@@ -209,7 +170,7 @@ func isDefault(s setting) bool {
 	return err == nil && len(changes) == 0
 }
 
-// finish writes the text, which has to be a configuration, and completes the rows by it.
+// finish completes the rows and writes the text, which has to be a configuration.
 func (i *importer) finish() (*Import, error) {
 	got := &Import{}
 	for _, r := range i.rows {
@@ -226,4 +187,57 @@ func (i *importer) finish() (*Import, error) {
 		return nil, fmt.Errorf("what it becomes is no configuration of hookhost: %s", text)
 	}
 	return got, nil
+}
+
+const preamble = `# Made by "hookhost config import" from a configuration of OpenPBS's hook pbs_cgroups.
+# Behind each setting is the key that it comes from. docs/openpbs-migration.md tells what differs.
+# Tables that are not here have what the stock hook does not: [walltime], [mpi], [rlimits] and others, see "hookhost config show".
+`
+
+// toml writes what was collected, with what was refused as comments.
+func (i *importer) toml(rows []Key) []byte {
+	var b strings.Builder
+	b.WriteString(preamble)
+	for _, k := range rows {
+		if k.Became == Refused {
+			fmt.Fprintf(&b, "# Refused: line %d: %s = %s: %s\n", k.Line, k.Key, comment(k.Value), comment(k.Why))
+		}
+	}
+	var sections []string
+	lines := map[string][]string{}
+	for _, k := range keys {
+		for _, ours := range k.ours {
+			value, made := i.values[ours]
+			section, name, _ := strings.Cut(ours, ".")
+			line := name + " = " + value
+			if from := i.from[ours]; len(from) > 0 {
+				line += " # " + strings.Join(from, ", ")
+			}
+			if made && !slices.Contains(lines[section], line) {
+				lines[section] = append(lines[section], line)
+			}
+			if made && !slices.Contains(sections, section) {
+				sections = append(sections, section)
+			}
+		}
+	}
+	for _, section := range sections {
+		fmt.Fprintf(&b, "\n[%s]\n%s\n", section, strings.Join(lines[section], "\n"))
+	}
+	return []byte(b.String())
+}
+
+// comment makes a text fit for a line of comment.
+func comment(text string) string {
+	const most = 200
+	runes := []rune(strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text))
+	if len(runes) > most {
+		return string(runes[:most]) + "..."
+	}
+	return string(runes)
 }

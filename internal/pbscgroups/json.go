@@ -5,147 +5,89 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// kind is a type of JSON, in the words of errors.
-type kind string
-
-const (
-	null   kind = "null"
-	truth  kind = "true or false"
-	number kind = "a number"
-	text   kind = "a string"
-	list   kind = "a list"
-	table  kind = "an object"
-)
-
-// value is a value of JSON with the line that it begins in; encoding/json tells neither lines nor
-// keys that are there twice.
-type value struct {
-	kind    kind
-	line    int    // counted from 1; 0 for a default of the stock hook
-	scalar  string // of a string without quotes, of a number and of true and false as they are written
-	items   []value
-	members []member
+// entry is a key of the file.
+type entry struct {
+	name  string // "cgroup.memory.default"
+	line  int    // counted from 1
+	value any    // as encoding/json decodes it, with json.Number
 }
 
-// member is a key of an object, in the order of the file.
-type member struct {
-	key   string
-	value value
-}
-
-// maxDepth is far more than a configuration nests, and far less than the stack holds.
-const maxDepth = 32
-
-// parse reads a text that is one JSON object. parse fails on what Python's json.load fails on in
-// the stock hook. A key that is there twice is an error too, where json.load takes the last.
-func parse(b []byte) (value, error) {
+// parse returns the keys of a text that is one JSON object, in the order of the file. parse fails
+// on what Python's json.load fails on in the stock hook. A key that is there twice is an error too,
+// where json.load takes the last.
+func parse(b []byte) ([]entry, error) {
 	if !utf8.Valid(b) {
-		return value{}, errors.New("not UTF-8")
+		return nil, errors.New("not UTF-8")
 	}
+	p := parser{text: b, dec: json.NewDecoder(bytes.NewReader(b)), seen: map[string]bool{}}
+	p.dec.UseNumber()
 	var whole json.RawMessage
 	if err := json.Unmarshal(b, &whole); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			return value{}, fmt.Errorf("line %d: %w", 1+bytes.Count(b[:min(int(syntax.Offset), len(b))], []byte{'\n'}),
-				syntax)
+			return nil, fmt.Errorf("line %d: %w", p.line(syntax.Offset), syntax)
 		}
-		return value{}, err
+		return nil, err
 	}
-	p := parser{text: b, dec: json.NewDecoder(bytes.NewReader(b)), line: 1}
-	p.dec.UseNumber()
-	v, err := p.value("", 0)
-	if err == nil && v.kind != table {
-		err = fmt.Errorf("line %d: %s: want an object", v.line, v)
+	if token, _ := p.dec.Token(); token != json.Delim('{') {
+		return nil, fmt.Errorf("line %d: want an object", p.line(p.dec.InputOffset()))
 	}
-	return v, err
+	err := p.object("")
+	return p.entries, err
 }
 
 type parser struct {
-	text []byte
-	dec  *json.Decoder
-	at   int // offset up to which lines are counted
-	line int
+	text    []byte
+	dec     *json.Decoder
+	entries []entry
+	seen    map[string]bool
 }
 
-// token returns the next token and the line that it ends in. The token begins in the same line, as
-// no token of JSON has a newline.
-func (p *parser) token() (json.Token, error) {
-	token, err := p.dec.Token()
-	end := int(p.dec.InputOffset())
-	p.line += bytes.Count(p.text[p.at:end], []byte{'\n'})
-	p.at = end
-	return token, err
+func (p *parser) line(offset int64) int {
+	return 1 + bytes.Count(p.text[:min(int(offset), len(p.text))], []byte{'\n'})
 }
 
-// value reads a value; where is its key.
-func (p *parser) value(where string, depth int) (value, error) {
-	token, err := p.token()
-	if err != nil {
-		return value{}, err
-	}
-	v := value{line: p.line}
-	switch token := token.(type) {
-	case nil:
-		v.kind, v.scalar = null, "null"
-	case bool:
-		v.kind, v.scalar = truth, strconv.FormatBool(token)
-	case json.Number:
-		v.kind, v.scalar = number, token.String()
-	case string:
-		v.kind, v.scalar = text, token
-	case json.Delim:
-		if depth == maxDepth {
-			return v, fmt.Errorf("line %d: %s: nested too deep", p.line, where)
-		}
-		if token == '[' {
-			v.kind = list
-			err = p.items(&v, where, depth+1)
-		} else {
-			v.kind = table
-			err = p.members(&v, where, depth+1)
-		}
-	}
-	return v, err
-}
-
-func (p *parser) items(v *value, where string, depth int) error {
+// object reads the keys of a section whose { was read.
+func (p *parser) object(section string) error {
 	for p.dec.More() {
-		item, err := p.value(fmt.Sprintf("%s[%d]", where, len(v.items)), depth)
-		if err != nil {
-			return err
-		}
-		v.items = append(v.items, item)
-	}
-	_, err := p.token()
-	return err
-}
-
-func (p *parser) members(v *value, where string, depth int) error {
-	seen := map[string]int{}
-	for p.dec.More() {
-		token, err := p.token()
+		token, err := p.dec.Token()
 		if err != nil {
 			return err
 		}
 		key, _ := token.(string)
-		name := join(where, key)
-		if first, twice := seen[key]; twice {
-			return fmt.Errorf("line %d: %s: given twice, first in line %d", p.line, name, first)
+		e := entry{name: join(section, key), line: p.line(p.dec.InputOffset())}
+		if p.seen[e.name] {
+			return fmt.Errorf("line %d: %s: given twice", e.line, e.name)
 		}
-		seen[key] = p.line
-		member := member{key: key}
-		if member.value, err = p.value(name, depth); err != nil {
+		p.seen[e.name] = true
+		if !isSection(e.name) {
+			if err := p.dec.Decode(&e.value); err != nil {
+				return fmt.Errorf("line %d: %s: %w", e.line, e.name, err)
+			}
+			p.entries = append(p.entries, e)
+			continue
+		}
+		if token, err := p.dec.Token(); err != nil || token != json.Delim('{') {
+			return fmt.Errorf("line %d: %s: want an object", e.line, e.name)
+		}
+		if err := p.object(e.name); err != nil {
 			return err
 		}
-		v.members = append(v.members, member)
 	}
-	_, err := p.token()
+	_, err := p.dec.Token()
 	return err
+}
+
+// isSection is true for an object whose keys are the stock hook's.
+func isSection(name string) bool {
+	return name == "cgroup" ||
+		slices.ContainsFunc(sections, func(s controller) bool { return name == "cgroup."+s.name })
 }
 
 // join returns the name of a key in the section of that name: "cgroup.memory.default".
@@ -160,59 +102,24 @@ func join(section, key string) string {
 	return section + "." + key
 }
 
-// String returns the value as JSON in one line of printable characters.
-func (v value) String() string {
-	var b strings.Builder
-	v.write(&b)
-	return b.String()
-}
-
-func (v value) write(b *strings.Builder) {
-	switch v.kind {
-	case text:
-		b.WriteString(quote(v.scalar))
-	case list:
-		b.WriteByte('[')
-		for i, item := range v.items {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			item.write(b)
-		}
-		b.WriteByte(']')
-	case table:
-		b.WriteByte('{')
-		for i, m := range v.members {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(quote(m.key) + ": ")
-			m.value.write(b)
-		}
-		b.WriteByte('}')
-	default:
-		b.WriteString(v.scalar)
+// quote returns a value as JSON in one line, all of it printable. A string, a number and a boolean
+// are so in TOML, too.
+func quote(v any) string {
+	var b, printable strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Sprint(v)
 	}
-}
-
-// quote returns a string as TOML has it, all of it printable. The form is also JSON's, but for
-// runes above U+FFFF that are not printable.
-func quote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
+	for _, r := range strings.TrimSuffix(b.String(), "\n") {
 		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
 		case strconv.IsPrint(r):
-			b.WriteRune(r)
+			printable.WriteRune(r)
 		case r > 0xffff: // TOML's form; JSON would have a pair
-			fmt.Fprintf(&b, `\U%08x`, r)
+			fmt.Fprintf(&printable, `\U%08x`, r)
 		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			fmt.Fprintf(&printable, `\u%04x`, r)
 		}
 	}
-	b.WriteByte('"')
-	return b.String()
+	return printable.String()
 }

@@ -1,9 +1,6 @@
 package pbscgroups
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // key is a key of the stock configuration and what it is in ours.
 type key struct {
@@ -15,18 +12,14 @@ type key struct {
 }
 
 // as is a key that is one of ours, with its value in another spelling.
-func as(name, stock, ours string, spell func(value) (string, error), note string) key {
-	return key{name: name, stock: stock, ours: []string{ours}, read: set(ours, spell), note: note}
+func as(name, stock, ours string, spell func(any) (string, error), note string) key {
+	return key{name: name, stock: stock, ours: []string{ours}, read: spelled(ours, spell), note: note}
 }
 
-// reader says what becomes of a value. nil: it goes into a condition, see switches.
-type reader func(v value) (outcome, error)
+// reader says what becomes of a value. A reader fails for a value of the wrong type.
+type reader func(v any) (outcome, error)
 
-const (
-	patternLists = "exclude_hosts exclude_vntypes include_hosts run_only_on_hosts"
-
-	alwaysFound = "hookhost finds the mounts of all controllers in the mount table"
-)
+const alwaysFound = "hookhost finds the mounts of all controllers in the mount table"
 
 const onlyV1Has = "cgroup v1 only; the v1 hierarchy may be mounted beside cgroup v2, " +
 	"and a node without it takes no job: doctor tells"
@@ -36,7 +29,6 @@ type controller struct {
 	name string
 	ours string // section of hookhost.toml; "" for none
 	note string // of its switch
-	read reader // of its switch, where that is none of ours
 
 	on *setting // what goes with the switch where that may be on
 }
@@ -44,7 +36,7 @@ type controller struct {
 // sections are those of the stock configuration, in its order.
 var sections = []controller{
 	{name: "cpu", ours: "cpu"},
-	{name: "cpuacct", note: "the cpu time of a job is always counted", read: notNeeded},
+	{name: "cpuacct", note: "the cpu time of a job is always counted"},
 	{name: "cpuset", ours: "cpuset"},
 	{name: "devices", ours: "devices", note: "beside allow, jobs may open a base list: docs/devices.md"},
 	{name: "memory", ours: "memory"},
@@ -55,7 +47,7 @@ var sections = []controller{
 		note: "every size of huge pages that the kernel has, and in the stock hook those of 2 MB; vnodes are " +
 			"told hpmem only where this is on"},
 	{name: "blkio", ours: "blkio", note: "on cgroup v2 it is io; limits of block devices are in [io]"},
-	{name: "freezer", note: "jobs are frozen wherever the kernel can", read: notNeeded},
+	{name: "freezer", note: "jobs are frozen wherever the kernel can"},
 	{name: "net_cls", ours: "net_cls", note: onlyV1Has},
 	{name: "net_prio", ours: "net_prio", note: onlyV1Has},
 	{name: "perf_event", ours: "perf_event", note: "on cgroup v2 every cgroup is in it"},
@@ -67,65 +59,58 @@ var sections = []controller{
 }
 
 // keys are all that the stock hook reads (openpbs pbs_cgroups.PY), in the order of
-// docs/openpbs-migration.md.
-var keys = slices.Concat([]key{
-	{name: "enabled", stock: "true", ours: []string{"host.enabled"},
-		note: "host.enabled is true where this and one controller at least are: elsewhere the stock hook does " +
-			"nothing at all"},
-	{name: "exclude_hosts", stock: "[]", ours: []string{"host.enabled"}},
-	{name: "exclude_vntypes", stock: "[]", ours: []string{"host.enabled"}},
-	{name: "include_hosts", ours: []string{"host.enabled"}},
-	{name: "run_only_on_hosts", stock: "[]", ours: []string{"host.enabled"}},
-	{name: "cgroup_prefix", stock: `"pbs_jobs"`, ours: []string{"cgroup.prefix"}, read: prefix,
-		note: "taken as it is, and in the stock hook escaped as by systemd-escape"},
-	{name: "cgroup_lock_file", read: readAs(isText, notNeeded),
+// docs/openpbs-migration.md and of the result.
+var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this and one controller at least are: "+
+	"elsewhere the stock hook does nothing at all", "host.enabled"), sectionKeys(), []key{
+	as("cgroup_prefix", `"pbs_jobs"`, "cgroup.prefix", text,
+		"taken as it is, and in the stock hook escaped as by systemd-escape"),
+	{name: "cgroup_lock_file", read: became(NotNeeded, isText),
 		note: "hookhost locks one job, or the tree for a moment, and never while it waits for the server"},
-	as("periodic_resc_update", "false", "vnodes.periodic_resc_update", truthOf, ""),
-	as("vnode_per_numa_node", "false", "vnodes.vnode_per_numa_node", truthOf,
+	as("periodic_resc_update", "false", "vnodes.periodic_resc_update", boolean, ""),
+	as("vnode_per_numa_node", "false", "vnodes.vnode_per_numa_node", boolean,
 		"NUMA nodes that have neither cpus nor memory are no vnodes"),
-	as("online_offlined_nodes", "false", "vnodes.online_offlined_nodes", truthOf, ""),
+	as("online_offlined_nodes", "false", "vnodes.online_offlined_nodes", boolean, ""),
 	as("online_nodes_min_delay", "30", "vnodes.online_nodes_min_delay", secondsOrText,
 		"seconds become a duration; 24h at most"),
-	as("use_hyperthreads", "false", "cpuset.use_hyperthreads", truthOf, ""),
-	as("ncpus_are_cores", "false", "cpuset.ncpus_are_cores", truthOf, ""),
+	as("use_hyperthreads", "false", "cpuset.use_hyperthreads", boolean, ""),
+	as("ncpus_are_cores", "false", "cpuset.ncpus_are_cores", boolean, ""),
 	{name: "placement_type", stock: `"load_balanced"`, ours: []string{"cpuset.placement"}, read: placement,
 		note: "load_balanced is spread, load_packed is pack; hookhost also prefers the smallest part of the " +
 			"machine that fits: docs/placement.md"},
-	as("discover_gpus", "true", "devices.discover_gpus", truthOf, "GPUs of AMD and Intel are found, too"),
+	as("discover_gpus", "true", "devices.discover_gpus", boolean, "GPUs of AMD and Intel are found, too"),
 	{name: "nvidia-smi", stock: `"/usr/bin/nvidia-smi"`, ours: []string{"devices.discover_gpus"}, read: nvidiaSMI,
 		note: "NVIDIA's library is asked and no program run; empty, as in the stock hook, is discover_gpus = false"},
 	as("kill_timeout", "10", "cgroup.kill_timeout", seconds,
 		"seconds become a duration; 100ms to 60s, so that it fits into the hook's alarm"),
-	{name: "server_timeout", stock: "15", read: readAs(isNumber, notNeeded),
+	{name: "server_timeout", stock: "15", read: became(NotNeeded, isNumber),
 		note: "the server is asked by the shim, within the hook's alarm"},
-	{name: "job_setup_timeout", stock: "30", read: readAs(isNumber, notNeeded),
+	{name: "job_setup_timeout", stock: "30", read: became(NotNeeded, isNumber),
 		note: "hookhost knows its jobs from begin to end"},
-	as("propagate_vntype_to_server", "true", "vnodes.propagate_vntype_to_server", truthOf, ""),
-	as("manage_rlimit_as", "true", "memory.manage_rlimit_as", truthOf, ""),
-}, switches(), []key{
+	as("propagate_vntype_to_server", "true", "vnodes.propagate_vntype_to_server", boolean, ""),
+	as("manage_rlimit_as", "true", "memory.manage_rlimit_as", boolean, ""),
 	as("cgroup.cpu.cfs_period_us", "100000", "cpu.cfs_period", microseconds,
 		"microseconds become a duration; 1ms to 1s"),
 	as("cgroup.cpu.cfs_quota_fudge_factor", "1.03", "cpu.cfs_quota_fudge_factor", float, ""),
-	as("cgroup.cpu.enforce_per_period_quota", "false", "cpu.enforce_per_period_quota", truthOf, ""),
+	as("cgroup.cpu.enforce_per_period_quota", "false", "cpu.enforce_per_period_quota", boolean, ""),
 	as("cgroup.cpu.zero_cpus_shares_fraction", "0.002", "cpu.zero_cpus_shares_fraction", sharesFraction,
 		"0.002 at least, which is the kernel's least, as in the stock hook"),
 	as("cgroup.cpu.zero_cpus_quota_fraction", "0.2", "cpu.zero_cpus_quota_fraction", float, ""),
 	as("cgroup.cpuset.exclude_cpus", "[]", "cpuset.exclude_cpus", cpus, ""),
-	as("cgroup.cpuset.mem_fences", "true", "cpuset.mem_fences", truthOf,
+	as("cgroup.cpuset.mem_fences", "true", "cpuset.mem_fences", boolean,
 		"false by default in hookhost, as in the file that OpenPBS ships"),
-	as("cgroup.cpuset.mem_hardwall", "false", "cpuset.mem_hardwall", truthOf,
+	as("cgroup.cpuset.mem_hardwall", "false", "cpuset.mem_hardwall", boolean,
 		"cgroup v1 only; v2 confines the memory of programs alone"),
-	as("cgroup.cpuset.memory_spread_page", "false", "cpuset.memory_spread_page", truthOf, "cgroup v1 only"),
-	as("cgroup.cpuset.allow_zero_cpus", "true", "cpuset.allow_zero_cpus", truthOf, ""),
+	as("cgroup.cpuset.memory_spread_page", "false", "cpuset.memory_spread_page", boolean, "cgroup v1 only"),
+	as("cgroup.cpuset.allow_zero_cpus", "true", "cpuset.allow_zero_cpus", boolean, ""),
 	{name: "cgroup.devices.allow", stock: "[]", ours: []string{"devices.allow"}, read: allow,
 		note: `an entry by which any job could open a device that jobs are given one by one, as "c *:* rwm" on ` +
 			`a host with GPUs, is left out there: docs/devices.md`},
-	as("cgroup.memory.soft_limit", "false", "memory.soft_limit", truthOf,
+	as("cgroup.memory.soft_limit", "false", "memory.soft_limit", boolean,
 		"on cgroup v2 by memory.low: docs/openpbs-migration.md"),
 	as("cgroup.memory.default", `"0MB"`, "memory.default", size,
 		"0 is all that the host can give, and in the stock hook a limit with which no job runs"),
-	as("cgroup.memory.enforce_default", "true", "memory.enforce_default", truthOf, ""),
-	as("cgroup.memory.exclhost_ignore_default", "false", "memory.exclhost_ignore_default", truthOf, ""),
+	as("cgroup.memory.enforce_default", "true", "memory.enforce_default", boolean, ""),
+	as("cgroup.memory.exclhost_ignore_default", "false", "memory.exclhost_ignore_default", boolean, ""),
 	as("cgroup.memory.reserve_percent", "0", "memory.reserve_percent", whole,
 		"2 by default in hookhost; a fraction is cut off, as in the stock hook"),
 	as("cgroup.memory.reserve_amount", `"0MB"`, "memory.reserve_amount", size, ""),
@@ -133,60 +118,68 @@ var keys = slices.Concat([]key{
 	as("cgroup.memory.swappiness", "1", "memory.swappiness", whole,
 		"of each job, and in the stock hook of their parent; cgroup v1 only"),
 	as("cgroup.memsw.default", `"0MB"`, "memsw.default", size, ""),
-	as("cgroup.memsw.enforce_default", "true", "memsw.enforce_default", truthOf, ""),
-	as("cgroup.memsw.exclhost_ignore_default", "false", "memsw.exclhost_ignore_default", truthOf, ""),
+	as("cgroup.memsw.enforce_default", "true", "memsw.enforce_default", boolean, ""),
+	as("cgroup.memsw.exclhost_ignore_default", "false", "memsw.exclhost_ignore_default", boolean, ""),
 	as("cgroup.memsw.reserve_percent", "0", "memsw.reserve_percent", whole,
 		"a fraction is cut off, as in the stock hook"),
 	as("cgroup.memsw.reserve_amount", `"0MB"`, "memsw.reserve_amount", size, ""),
 	as("cgroup.memsw.vnode_hidden_mb", "1", "memsw.vnode_hidden", megabytes,
 		"MB become a size; the stock hook hides it on vnodes of NUMA nodes only"),
-	as("cgroup.memsw.manage_cgswap", "false", "memsw.manage_cgswap", truthOf,
+	as("cgroup.memsw.manage_cgswap", "false", "memsw.manage_cgswap", boolean,
 		"nodes tell cgswap; requests are filled in by a hook of the server: hookhost openpbs install --cgswap"),
 	as("cgroup.hugetlb.default", `"0MB"`, "hugetlb.default", size, ""),
-	as("cgroup.hugetlb.enforce_default", "true", "hugetlb.enforce_default", truthOf,
+	as("cgroup.hugetlb.enforce_default", "true", "hugetlb.enforce_default", boolean,
 		"without it the stock hook fails every job where hugetlb is enabled"),
-	{name: "cgroup.hugetlb.enforce_defaults", read: notNeeded,
+	{name: "cgroup.hugetlb.enforce_defaults", read: became(NotNeeded, isAny),
 		note: "the stock hook's own default has this name by mistake, and nothing reads it"},
-	as("cgroup.hugetlb.exclhost_ignore_default", "false", "hugetlb.exclhost_ignore_default", truthOf, ""),
+	as("cgroup.hugetlb.exclhost_ignore_default", "false", "hugetlb.exclhost_ignore_default", boolean, ""),
 	as("cgroup.hugetlb.reserve_percent", "0", "hugetlb.reserve_percent", whole,
 		"a fraction is cut off, as in the stock hook"),
 	as("cgroup.hugetlb.reserve_amount", `"0MB"`, "hugetlb.reserve_amount", size, ""),
 	as("cgroup.hugetlb.vnode_hidden_mb", "1", "hugetlb.vnode_hidden", megabytes, "MB become a size"),
 })
 
-// switches are the keys that every section has, and those that the stock hook takes no notice of in
-// "cgroup" itself, which is no controller.
-func switches() []key {
-	var list []key
-	for _, name := range append(strings.Fields(patternLists), "enabled") {
-		list = append(list, key{name: "cgroup." + name, read: notNeeded,
-			note: "the stock hook takes no notice of it here"})
+// switches are keys that every section has. They go into one condition.
+var switches = []string{"enabled", "exclude_hosts", "exclude_vntypes", "include_hosts", "run_only_on_hosts"}
+
+// switchKeys are the switches of a section; ours is none where hookhost has no such section.
+func switchKeys(section, stock, note string, ours ...string) []key {
+	is := Ours
+	if len(ours) == 0 {
+		is = NotNeeded
 	}
-	for _, s := range sections {
-		on := key{name: join("cgroup."+s.name, "enabled"), stock: "false", note: s.note, read: s.read}
-		of := key{read: notNeeded, note: s.note}
-		if s.ours != "" {
-			on.ours = []string{s.ours + ".enabled"}
-			of = key{ours: on.ours}
-			if s.on != nil {
-				on.ours = []string{s.ours + ".enabled", s.on.key}
-			}
+	patterns := func(v any) (outcome, error) {
+		if list, isList := v.([]any); isList && len(list) == 0 {
+			return outcome{became: NotNeeded, why: "it is empty"}, nil
 		}
-		list = append(list, on)
-		for _, name := range strings.Fields(patternLists) {
-			of.name = join("cgroup."+s.name, name)
-			list = append(list, of)
-		}
-		list = append(list, key{name: join("cgroup."+s.name, "mount_path"), read: mountPath, note: alwaysFound})
+		return outcome{became: is}, arePatterns(v)
+	}
+	list := []key{{name: join(section, "enabled"), stock: stock, ours: ours, note: note,
+		read: became(is, isCondition)}}
+	for _, name := range switches[1:] {
+		list = append(list, key{name: join(section, name), ours: ours[:min(1, len(ours))], read: patterns})
 	}
 	return list
 }
 
-// known returns the key of that name.
-func known(name string) (key, bool) {
-	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
-	if i < 0 {
-		return key{}, false
+// sectionKeys are the switches of all sections, and those that the stock hook takes no notice of in
+// "cgroup" itself, which is no controller.
+func sectionKeys() []key {
+	var list []key
+	for _, name := range switches {
+		list = append(list, key{name: "cgroup." + name, read: became(NotNeeded, isAny),
+			note: "the stock hook takes no notice of it here"})
 	}
-	return keys[i], true
+	for _, s := range sections {
+		var ours []string
+		if s.ours != "" {
+			ours = []string{s.ours + ".enabled"}
+		}
+		if s.on != nil {
+			ours = append(ours, s.on.key)
+		}
+		list = append(list, switchKeys("cgroup."+s.name, "false", s.note, ours...)...)
+		list = append(list, key{name: join("cgroup."+s.name, "mount_path"), read: mountPath, note: alwaysFound})
+	}
+	return list
 }
