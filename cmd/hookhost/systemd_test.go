@@ -485,30 +485,6 @@ func TestSystemdModes(t *testing.T) {
 	})
 }
 
-// TestSystemdServicesLow: the node's own services keep what is reserved for them.
-func TestSystemdServicesLow(t *testing.T) {
-	needSystemd(t)
-	const file = "/sys/fs/cgroup/system.slice/memory.low"
-	before, err := os.ReadFile(file)
-	if err != nil {
-		kernfstest.Elsewhere(t, "no memory controller of v2 in system.slice")
-	}
-	n := newSystemNode(t, "[memory]", `services_low = "48mb"`)
-	t.Cleanup(func() {
-		n.systemctl("set-property", "--runtime", "system.slice", "MemoryLow="+strings.TrimSpace(string(before)))
-	})
-	n.startDaemon()
-	for _, after := range []string{"the start", "daemon-reload", "daemon-reexec"} {
-		if after != "the start" {
-			n.do(after)
-		}
-		must.Eventually(t, "memory.low is 48 MiB after "+after, func() bool {
-			b, _ := os.ReadFile(file)
-			return strings.TrimSpace(string(b)) == fmt.Sprint(48*mib)
-		})
-	}
-}
-
 // Several processes that find no unit make one.
 func TestSystemdUnitMadeOnce(t *testing.T) {
 	n := newSystemNode(t)

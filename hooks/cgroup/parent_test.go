@@ -26,7 +26,6 @@ type fakeUnits struct {
 	err    error
 	active bool
 	calls  []string
-	low    uint64
 }
 
 func (u *fakeUnits) Active(string) bool { return u.active }
@@ -51,11 +50,6 @@ func (u *fakeUnits) Ensure(_ context.Context, unit string) error {
 
 func (u *fakeUnits) Realize(_ context.Context, unit string) error {
 	return u.k.Roots().Cgroup.Mkdir(unit)
-}
-
-func (u *fakeUnits) SetMemoryLow(_ context.Context, unit string, bytes uint64) error {
-	u.calls, u.low = append(u.calls, unit), bytes
-	return nil
 }
 
 // underSystemd is a v2 node whose units systemd makes.
@@ -132,78 +126,6 @@ func TestStartParentMissesAController(t *testing.T) {
 	err := h.startParent(t.Context())
 	if err == nil || hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "[cpuset] is enabled") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestProtectServices(t *testing.T) {
-	h, u := underSystemd(t, func(f *config.File) { f.Memory.ServicesLow = 1 << 30 }, "cpuset", "cpu", "memory", "pids")
-	must.NoError(t, u.k.Roots().Cgroup.Mkdir("system.slice"))
-	must.NoError(t, h.startParent(t.Context()))
-	if u.low != 1<<30 {
-		t.Errorf("memory.low of system.slice: asked for %d", u.low)
-	}
-	inForce := func(text string) {
-		t.Helper()
-		must.NoError(t, u.k.Roots().Cgroup.Write("system.slice/memory.low", text))
-	}
-	inForce("1073741824")
-	u.calls = nil
-	if err := h.protectServices(t.Context()); err != nil || len(u.calls) > 0 {
-		t.Errorf("asked again for what is in force: %v, %v", u.calls, err)
-	}
-	// A bound that is not configured any more is lifted, once. A bound that somebody else has set
-	// is not.
-	h.policy.Memory.ServicesLow = 0
-	for _, calls := range []int{1, 0} {
-		u.calls = nil
-		if err := h.protectServices(t.Context()); err != nil || len(u.calls) != calls || u.low != 0 {
-			t.Errorf("asked %v, memory.low %d, %v; want %d calls", u.calls, u.low, err, calls)
-		}
-		inForce("1048576")
-	}
-}
-
-// The mount is changed once, and only where that is wanted; a node that cannot do it has its jobs
-// all the same.
-func TestFavorMoves(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		wanted bool
-		opts   []kernfstest.Option
-		want   []string // remounts
-		says   string
-	}{
-		{name: "by default"},
-		{name: "wanted", wanted: true, want: []string{"nsdelegate,favordynmods"}, says: "from now on"},
-		{name: "there", wanted: true, opts: []kernfstest.Option{kernfstest.Mounted("favordynmods")}},
-		{name: "an old kernel", wanted: true, opts: []kernfstest.Option{kernfstest.Without("favordynmods")},
-			want: []string{"nsdelegate,favordynmods", "nsdelegate,favordynmods"},
-			says: "it needs Linux 6.0"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			k := kernfstest.NewV2(append([]kernfstest.Option{kernfstest.Mounted("nsdelegate")}, tt.opts...)...)
-			var logged strings.Builder
-			log := logrus.New()
-			log.SetOutput(&logged)
-			p := testPolicy(t, func(f *config.File) { f.Cgroup.FavorDynmods = tt.wanted })
-			opt := cgroup.Options{Signal: k.Signal, EnableIfThere: []string{"memory", "cpuset", "cpu", "pids"}}
-			h, err := open(p, k.Roots(), opt, logrus.NewEntry(log))
-			must.NoError(t, err)
-			for range 2 {
-				must.NoError(t, h.startParent(t.Context()))
-			}
-			var remounts []string
-			for _, op := range k.Journal() {
-				if op.Op == "remount" {
-					remounts = append(remounts, op.Value)
-				}
-			}
-			must.Equal(t, "", tt.want, remounts)
-			got := logged.String()
-			if strings.Count(got, "favordynmods") > 0 != (tt.says != "") || !strings.Contains(got, tt.says) {
-				t.Errorf("logged %s", got)
-			}
-		})
 	}
 }
 

@@ -85,10 +85,8 @@ type Cgroup struct {
 	SystemdWait Duration `toml:"systemd_timeout" json:"systemd_timeout"`
 	// EnableControllers goes beyond the tree that is delegated to jobs.
 	EnableControllers []string `toml:"enable_controllers" json:"enable_controllers"`
-	// FavorDynmods is the whole kernel's: cgroup.Tree.FavorDynmods says what it costs.
-	FavorDynmods bool     `toml:"favordynmods" json:"favordynmods"`
-	KillTimeout  Duration `toml:"kill_timeout" json:"kill_timeout"`
-	KillGrace    Duration `toml:"kill_grace" json:"kill_grace"`
+	KillTimeout       Duration `toml:"kill_timeout" json:"kill_timeout"`
+	KillGrace         Duration `toml:"kill_grace" json:"kill_grace"`
 }
 
 // Vnodes configures what exechost_startup tells PBS of this host, and what it does when a cgroup
@@ -146,13 +144,12 @@ func (s Share) Left(total int64) int64 {
 type Memory struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
 	Share
-	Swappiness     int      `toml:"swappiness" json:"swappiness"`
-	Enforce        string   `toml:"enforce" json:"enforce"`
-	SoftLimit      bool     `toml:"soft_limit" json:"soft_limit"`
-	OOMGroup       bool     `toml:"oom_group" json:"oom_group"`
-	HighPercent    float64  `toml:"high_percent" json:"high_percent"`
-	ServicesLow    pbs.Size `toml:"services_low" json:"services_low"`
-	ManageRlimitAS bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as"`
+	Swappiness     int     `toml:"swappiness" json:"swappiness"`
+	Enforce        string  `toml:"enforce" json:"enforce"`
+	SoftLimit      bool    `toml:"soft_limit" json:"soft_limit"`
+	OOMGroup       bool    `toml:"oom_group" json:"oom_group"`
+	HighPercent    float64 `toml:"high_percent" json:"high_percent"`
+	ManageRlimitAS bool    `toml:"manage_rlimit_as" json:"manage_rlimit_as"`
 }
 
 // Memsw configures memory plus swap.

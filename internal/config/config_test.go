@@ -36,7 +36,6 @@ online_nodes_min_delay = "0s"
 [memory]
 enforce = "both"
 high_percent = 90.5
-services_low = "1536kb"
 [hugetlb]
 default = "3mb"
 [io]

@@ -73,20 +73,14 @@ func (k *kernel) examineMoves(f Finding) Finding {
 	inForce := slices.ContainsFunc(k.mounts, func(m cgroup.Mount) bool {
 		return slices.Contains(m.Options, "favordynmods")
 	})
-	switch wanted := k.cfg.Cgroup.FavorDynmods; {
+	switch {
 	case inForce:
 		f.Found += "; processes are moved without a wait (favordynmods), fork and exit take a little longer"
-	case wanted && !k.since(6, 0):
-		return degraded(f.What, f.Found+"; favordynmods = true in [cgroup] has no effect",
-			"Linux 6.0 or newer; or take it out")
-	case wanted:
-		return degraded(f.What, f.Found+"; favordynmods = true in [cgroup] is not in force",
-			"systemctl restart hookhost, in the host's cgroup namespace; its log says why if that does not help")
 	case k.since(6, 0):
 		f.Found += "; the first process in a while that is moved into a job (attach, launch by pbs_mom) " +
 			"waits some milliseconds for the kernel"
-		f.Advice = "favordynmods = true in [cgroup] takes the wait away and makes fork and exit a little slower: " +
-			"for nodes of many short jobs"
+		f.Advice = "mount -o remount,favordynmods " + k.v2.Path(".") + " takes the wait away and makes fork and exit " +
+			"a little slower: for nodes of many short jobs"
 	}
 	return f
 }

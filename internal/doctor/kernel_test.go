@@ -85,7 +85,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		blocks []string
 	}{
 		{name: "v2", kernel: kernfstest.NewV2(), pass: all, want: []want{
-			{"cgroups", "ok", "v2; the first process in a while", "favordynmods = true"},
+			{"cgroups", "ok", "v2; the first process in a while", "mount -o remount,favordynmods"},
 			{"memory controller", "ok", "mem is enforced", ""},
 			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7", ""},
 			{"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
@@ -96,11 +96,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			{"swap accounting", "ok", "no swap", ""}, {"huge pages", "ok", "none", ""}}},
 		{name: "v2 that favours moves", pass: all,
 			kernel: kernfstest.NewV2(kernfstest.Mounted("nsdelegate", "favordynmods")),
-			edit:   func(f *config.File) { f.Cgroup.FavorDynmods = true },
 			want:   []want{{"cgroups", "ok", "v2; processes are moved without a wait", ""}}},
-		{name: "v2 that is to favour moves", kernel: kernfstest.NewV2(), pass: all,
-			edit: func(f *config.File) { f.Cgroup.FavorDynmods = true },
-			want: []want{{"cgroups", "degraded", "favordynmods = true in [cgroup] is not in force", "restart"}}},
 		{name: "v2 of Linux 5.10", pass: all,
 			kernel: kernfstest.NewV2(kernfstest.Without("cgroup.kill", "memory.peak")),
 			want: []want{
@@ -182,11 +178,10 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 					""}}},
 		{name: "settings of v2 on v1", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
 			f.Cgroup.EnableControllers = []string{"io"}
-			f.Memory.HighPercent, f.Memory.ServicesLow = 80, 1<<30
+			f.Memory.HighPercent = 80
 		},
 			want: []want{
 				{"high_percent", "impossible", "memory.high needs cgroup v2", "boot with"},
-				{"services_low", "impossible", "memory.low needs cgroup v2", "boot with"},
 				{"enable_controllers", "impossible", "no effect", "take it out"}}},
 		{name: "controllers without limits on v1", kernel: kernfstest.NewV1(kernfstest.Without("rdma")),
 			edit: func(f *config.File) {

@@ -13,8 +13,8 @@ import (
 // examineSettings finds single settings that are made and that this node cannot do. A setting that
 // it can do, or that has its default, is no finding.
 func (k *kernel) examineSettings() []Finding {
-	return slices.Concat(k.examineEnabled(), k.examineHigh(), k.examineServicesLow(), k.examineDevices(),
-		k.examineFlags(), k.examineSoftLimit(), k.examineCgswap())
+	return slices.Concat(k.examineEnabled(), k.examineHigh(), k.examineDevices(), k.examineFlags(),
+		k.examineSoftLimit(), k.examineCgswap())
 }
 
 // examineEnabled finds which of enable_controllers the v2 tree cannot pass down.
@@ -50,20 +50,6 @@ func (k *kernel) examineHigh() []Finding {
 			`set enforce = "both" or "cgroup" in [memory]`)}
 	case k.tree.Mode() != cgroup.ModeV2:
 		return []Finding{impossible(what, setting+"memory.high needs cgroup v2", bootV2)}
-	}
-	return nil
-}
-
-func (k *kernel) examineServicesLow() []Finding {
-	const what, setting = "services_low", "services_low in [memory] has no effect: "
-	switch {
-	case k.cfg.Memory.ServicesLow == 0:
-		return nil
-	case k.tree.Mode() != cgroup.ModeV2:
-		return []Finding{impossible(what, setting+"memory.low needs cgroup v2", bootV2)}
-	case !k.systemd:
-		return []Finding{impossible(what, setting+"system.slice is systemd's, which is not the first process here",
-			"set services_low = \"0b\" in [memory]")}
 	}
 	return nil
 }

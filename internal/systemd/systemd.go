@@ -107,15 +107,6 @@ func (s *System) Version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// SetMemoryLow protects that many bytes of a unit's memory from reclaim, until the next boot:
-// MemoryLow= of systemd.resource-control(5).
-func (s *System) SetMemoryLow(ctx context.Context, unit string, bytes uint64) error {
-	return s.call(ctx, fmt.Sprintf("set MemoryLow=%d of %s", bytes, unit),
-		func(ctx context.Context, c *dbus.Conn) error {
-			return c.SetUnitPropertiesContext(ctx, unit, true, property("MemoryLow", bytes))
-		})
-}
-
 // call connects for one call: they are too rare to keep a connection. A systemd that is re-executed
 // meanwhile drops its connections without an answer, so what is done has to bear to be done again.
 func (s *System) call(ctx context.Context, what string, do func(context.Context, *dbus.Conn) error) error {

@@ -19,7 +19,6 @@ type hierarchy struct {
 	v2          bool
 	controllers []string // those that exist on k; "name=systemd" for a named one
 	root        *cgroup
-	options     []string // v2: of the mount
 }
 
 // cgroup is one directory of a hierarchy. Controllers that are not enabled in it have their state
@@ -55,7 +54,7 @@ func (k *Kernel) mount(dir string, controllers ...string) {
 
 // mount2 mounts the v2 tree.
 func (k *Kernel) mount2(dir string, controllers ...string) {
-	k.add(&hierarchy{k: k, dir: dir, v2: true, controllers: k.available(controllers), options: k.options})
+	k.add(&hierarchy{k: k, dir: dir, v2: true, controllers: k.available(controllers)})
 }
 
 func (k *Kernel) add(h *hierarchy) {

@@ -10,7 +10,7 @@ import (
 
 // Op is something the program did to the cgroup file system.
 type Op struct {
-	Op    string // mkdir, rmdir, write, setxattr, remount
+	Op    string // mkdir, rmdir, write, setxattr
 	Path  string // below /sys/fs/cgroup
 	Value string
 	Err   error // nil, or the errno it got
@@ -19,7 +19,7 @@ type Op struct {
 // String is "mkdir memory/job", `write memory/job/memory.limit_in_bytes "64M": invalid argument`.
 func (o Op) String() string {
 	s := o.Op + " " + o.Path
-	if o.Op == "write" || o.Op == "setxattr" || o.Op == "remount" {
+	if o.Op == "write" || o.Op == "setxattr" {
 		s += fmt.Sprintf(" %q", o.Value)
 	}
 	if o.Err != nil {
@@ -54,7 +54,7 @@ type fault struct {
 }
 
 // Fail makes op on paths that end in suffix fail with errno, until the returned function is called.
-// The operations are open, read, write, mkdir, rmdir, getxattr, setxattr and remount.
+// The operations are open, read, write, mkdir, rmdir, getxattr and setxattr.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
 }
@@ -84,7 +84,7 @@ func (k *Kernel) addFault(f *fault) (heal func()) {
 }
 
 // changes are the operations that change something.
-var changes = []string{"write", "mkdir", "rmdir", "setxattr", "remount"}
+var changes = []string{"write", "mkdir", "rmdir", "setxattr"}
 
 // fail returns the errno of the first fault that fits.
 func (k *Kernel) fail(op, name string) error {

@@ -24,8 +24,7 @@ type Kernel struct {
 	mu          sync.Mutex
 	machine     Machine
 	without     []string
-	options     []string // of the v2 tree's mount, to begin with
-	inner       bool     // see Inner
+	options     []string // of the v2 tree's mount
 	top         string   // what /sys/fs/cgroup is: "tmpfs" or "cgroup2"
 	hierarchies []*hierarchy
 	links       map[string]string // of the tmpfs: cpu -> cpu,cpuacct
@@ -44,6 +43,9 @@ type Kernel struct {
 
 // Option changes what kernel New* makes.
 type Option func(*Kernel)
+
+// Mounted has the v2 tree mounted with options, as an init system does.
+func Mounted(options ...string) Option { return func(k *Kernel) { k.options = options } }
 
 // Without removes controllers ("pids"), interface files ("cgroup.kill") or groups of them
 // ("memory.memsw"), as an older kernel or another configuration has it. "swap" is the swap

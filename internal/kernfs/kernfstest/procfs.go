@@ -92,7 +92,7 @@ func (k *Kernel) mountinfo() string {
 		kind, opts := "cgroup", ","+strings.Join(h.controllers, ",")
 		if h.v2 {
 			kind, opts = "cgroup2", ""
-			for _, o := range h.options {
+			for _, o := range k.options {
 				opts += "," + o
 			}
 		}
