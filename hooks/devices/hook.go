@@ -30,8 +30,7 @@ type hook struct {
 	mapping mappingDir
 	now     func() time.Time
 
-	gpuMajors func() ([]uint32, error)                        // see inventory.GPUMajors
-	watch     func(ctx context.Context, changed func()) error // tells of devices that come and go
+	gpuMajors func() ([]uint32, error) // see inventory.GPUMajors
 	// ask asks NVML what devices did, and account has it count; nil where there is nobody to ask.
 	ask     func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error)
 	account func(ctx context.Context, limit time.Duration) error
@@ -40,7 +39,7 @@ type hook struct {
 
 	life       context.Context // ends with the program
 	background sync.WaitGroup  // of what goes on beside the events
-	watching   sync.Once
+	counting   sync.Once
 	marking    sync.Mutex // over sinceMark
 
 	mu      sync.Mutex
@@ -96,12 +95,11 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	}
 	h := &hook{policy: p, log: log, tree: tree, node: node, look: look,
 		cdi:     newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
-		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now, watch: inventory.Watch,
+		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now,
 		life: context.Background(), charts: newCharts(),
 		gpuMajors: func() ([]uint32, error) { return inventory.GPUMajors(roots.Proc) }}
-	h.keeper = &inventoryKeeper{dir: stateDir, log: log, now: func() time.Time { return h.now() },
+	h.keeper = &inventoryKeeper{dir: stateDir, log: log,
 		scan:      func(ctx context.Context) *inventory.Inventory { return inventory.Scan(ctx, roots, find) },
-		signature: func() (string, error) { return inventory.Signature(roots, find) },
 		numbering: func() ([]string, error) { return inventory.Numbering(roots) },
 		changed: func() {
 			if err := h.follow(h.life); err != nil && h.life.Err() == nil {

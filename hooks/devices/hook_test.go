@@ -330,19 +330,19 @@ func TestGPUsComeWhileJobsRun(t *testing.T) {
 				t.Errorf("%s: job %s, open %s: %v", what, j.ID(), node.Path, got)
 			}
 		}
-		change := func(inv *inventory.Inventory, sign string) {
-			n.finds(inv, sign)
-			<-n.keeper.refreshSoon(n.life, &n.background)
+		change := func(inv *inventory.Inventory) {
+			n.finds(inv)
+			<-n.keeper.refresh(n.life, &n.background)
 		}
 		expect("without GPUs", runs, gpu, true)
 		failed := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "it hangs"}}}
-		change(failed, "2")
+		change(failed)
 		n.do(hostapi.EventPeriodic)
 		expect("while nothing is known", runs, other, true)
-		change(eight(), "3")
+		change(eight())
 		expect("with GPUs", runs, gpu, false)
 		expect("with GPUs", before, gpu, true)
-		change(none, "4")
+		change(none)
 		expect("without GPUs again", runs, other, true)
 	})
 }
@@ -426,7 +426,7 @@ func TestAllowThatReopens(t *testing.T) {
 	if strings.Contains(n.logged.String(), "left out") {
 		t.Errorf("logged %q", n.logged.String())
 	}
-	n.finds(eight(), "2")
+	n.finds(eight())
 	n.do(hostapi.EventPeriodic) // which may find them at once
 	must.Eventually(t, "the new devices are found", func() bool { return len(n.keeper.current().Devices) == 8 })
 	j := n.job("2.srv", a100(3))
@@ -451,7 +451,7 @@ func TestAllowThatReopens(t *testing.T) {
 		t.Errorf("doctor sees %+v, %v, want %s", inv, err, want)
 	}
 	// The GPUs go.
-	n.finds(none, "3")
+	n.finds(none)
 	n.do(hostapi.EventStartup)
 	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != "" {
 		t.Errorf("doctor sees %+v, %v", inv, err)
@@ -516,7 +516,7 @@ func TestHangingNVML(t *testing.T) {
 	n.ask = func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
 		return inventory.AskNVMLUsage(ctx, program, limit, uuids...)
 	}
-	n.finds(eight(), "2")
+	n.finds(eight())
 	n.do(hostapi.EventStartup) // waits for probe_timeout
 	if inv := n.keeper.current(); len(inv.Devices) != 8 || !failed(inv) {
 		t.Errorf("while a scan hangs: %d devices, sources %+v", len(inv.Devices), inv.Sources)
@@ -633,7 +633,7 @@ func TestPeriodicPublishes(t *testing.T) {
 	}
 	seven := eight()
 	seven.Devices = seven.Devices[:7]
-	n.finds(seven, "2")
+	n.finds(seven)
 	told := n.do(hostapi.EventPeriodic).Vnodes // the look is in the background, and may be over already
 	must.Eventually(t, "seven devices", func() bool { return len(n.keeper.current().Devices) == 7 })
 	if told == nil {

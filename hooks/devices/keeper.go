@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,35 +26,23 @@ import (
 type inventoryKeeper struct {
 	dir       string // state directory; "" keeps nothing
 	scan      func(context.Context) *inventory.Inventory
-	signature func() (string, error)   // what the result of scan depends on
-	numbering func() ([]string, error) // what the numbers in it depend on
-	now       func() time.Time
-	changed   func() // is called when there is a new inventory; may be nil
+	numbering func() ([]string, error) // what the numbers in scan's result depend on
+	changed   func()                   // is called when scan has found something else; may be nil
 	log       *logrus.Entry
 
-	mu    sync.Mutex
-	inv   *inventory.Inventory // nil until there is one
-	busy  chan struct{}        // closed when the look that is under way is over; nil without one
-	again bool                 // something changed during it
-	asked bool                 // there was a scan, or none was needed, since this program began
+	mu   sync.Mutex
+	inv  *inventory.Inventory // nil until there is one
+	busy chan struct{}        // closed when the scan that is under way is over; nil without one
 
 	storing  sync.Mutex
 	unstored error // of the last attempt: the file is older than inv
 }
 
-// askAgain is how long a source that failed, or found less than there may be, is left alone, unless
-// something changes. A program that has just begun waits for less: somebody may have mended the
-// source. Even such a program does not ask at once, or each of many `hookhost run`s would.
-const (
-	askAgain   = 10 * time.Minute
-	askAtStart = time.Minute
-)
-
 // allowSource is the name under which the inventory says what of the base list and devices.allow is
 // left out.
 const allowSource = "allow"
 
-// lateSource is the name under which it says that a look is not over.
+// lateSource is the name under which it says that a scan is not over.
 const lateSource = "scan"
 
 // load takes the inventory of an earlier run, if there is one that can be read and whose numbers
@@ -89,58 +80,35 @@ func (s *inventoryKeeper) current() *inventory.Inventory {
 	return s.inv
 }
 
-// refreshSoon has somebody look in the background whether there is anything new, and returns a
-// channel that is closed then. While one look is under way there is no other; it is followed by one
-// more.
-func (s *inventoryKeeper) refreshSoon(ctx context.Context, background *sync.WaitGroup) <-chan struct{} {
+// refresh scans in the background, and returns a channel that is closed when the scan is over.
+// While one scan is under way there is no other.
+func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGroup) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy != nil {
-		s.again = true
 		return s.busy
 	}
-	s.busy = make(chan struct{})
+	busy := make(chan struct{})
+	s.busy = busy
 	background.Go(func() {
-		for more := true; more; {
-			s.refresh(ctx)
-			s.mu.Lock()
-			if more, s.again = s.again && ctx.Err() == nil, false; !more {
-				close(s.busy)
-				s.busy = nil
-			}
-			s.mu.Unlock()
+		inv := s.scan(ctx)
+		if ctx.Err() == nil { // else what was not found may be there
+			s.adopt(inv)
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.busy = nil
+		close(busy)
 	})
-	return s.busy
+	return busy
 }
 
-// refresh scans if the inventory is out of date.
-func (s *inventoryKeeper) refresh(ctx context.Context) {
-	old := s.current()
-	if old != nil {
-		rest := askAgain
-		if !s.asked {
-			rest = askAtStart
-		}
-		now, err := s.signature()
-		if err == nil && now == old.Signature && (!wanting(old) || s.now().Sub(old.Found) < rest) {
-			s.asked = true
-			return
-		}
-	}
-	inv := s.scan(ctx)
-	if ctx.Err() != nil { // what was not found then may be there
-		return
-	}
-	s.asked = true
-	if old != nil && !s.numbered(old) { // its numbers may be another driver's by now
-		old = nil
-	}
-	s.adopt(succeed(old, inv))
-}
-
-// adopt makes inv the inventory.
+// adopt makes the result of a scan the inventory. adopt writes a result that differs from the one
+// before: a full disk harms nothing while nothing changes.
 func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
+	if old := s.current(); old != nil && s.numbered(old) { // else its numbers may be another driver's by now
+		inv = succeed(old, inv)
+	}
 	s.mu.Lock()
 	old := s.inv
 	if old != nil {
@@ -148,8 +116,12 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 			inv = withSource(inv, sourceOf(old, name))
 		}
 	}
+	same := old != nil && equal(old, inv)
 	s.inv = inv
 	s.mu.Unlock()
+	if same {
+		return
+	}
 	for _, source := range inv.Sources {
 		switch {
 		case old != nil && source == sourceOf(old, source.Name): // said before
@@ -167,7 +139,7 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	}
 }
 
-// late notes that the look under way has not come to an end within limit: for doctor, beside what
+// late notes that the scan under way has not come to an end within limit: for doctor, beside what
 // was known before.
 func (s *inventoryKeeper) late(limit time.Duration) {
 	s.mu.Lock()
@@ -197,6 +169,23 @@ func (s *inventoryKeeper) note(name, text string) {
 	s.inv = withSource(s.inv, inventory.Source{Name: name, Note: text})
 	s.mu.Unlock()
 	s.store()
+}
+
+// equal reports whether two inventories say the same, as a file has them.
+func equal(a, b *inventory.Inventory) bool {
+	text := func(inv *inventory.Inventory) []byte {
+		sorted := *inv
+		sorted.Sources = slices.SortedFunc(slices.Values(inv.Sources), func(a, b inventory.Source) int {
+			return strings.Compare(a.Name, b.Name)
+		})
+		sorted.Numbering = slices.Sorted(slices.Values(inv.Numbering))
+		text, err := json.Marshal(sorted)
+		if err != nil {
+			return nil
+		}
+		return text
+	}
+	return bytes.Equal(text(a), text(b))
 }
 
 // withSource returns inv with a source in place of that of the same name; one that says nothing is
@@ -249,12 +238,6 @@ func (s *inventoryKeeper) rewrite() error {
 		return hostapi.Errorf(hostapi.KindNode, "hook cgroup does not learn of the devices: %w", s.unstored)
 	}
 	return nil
-}
-
-// wanting reports whether a scan may find more, though nothing shows that has changed: NVML or its
-// library may have been mended, and what NVIDIA's driver lacks may have been loaded.
-func wanting(inv *inventory.Inventory) bool {
-	return failed(inv) || sourceOf(inv, "nvml").Note != "" || sourceOf(inv, "nvidia").Note != ""
 }
 
 func failed(inv *inventory.Inventory) bool {

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -62,72 +60,60 @@ func TestFailedSourceKeepsItsDevices(t *testing.T) {
 	}
 }
 
-// Looks come one at a time. A change during a look makes one more, and nothing is scanned again
-// that has not changed.
-func TestLookIsOneAtATimeAndOnlyAfterAChange(t *testing.T) {
+// Scans come one at a time. The inventory is written when a scan has found something else.
+func TestScansComeOneAtATimeAndWriteWhatHasChanged(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(t.Output())
 	var scans atomic.Int64
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
-	var sign atomic.Pointer[string]
-	name := func(s string) { sign.Store(&s) }
-	name("1")
-	clock := time.Unix(1000, 0)
-	var problem string
 	boot := func() ([]string, error) { return []string{"boot 1"}, nil }
-	s := &inventoryKeeper{dir: t.TempDir(), log: logrus.NewEntry(log), now: func() time.Time { return clock },
-		numbering: boot,
-		signature: func() (string, error) { return *sign.Load(), nil },
+	s := &inventoryKeeper{dir: t.TempDir(), log: logrus.NewEntry(log), numbering: boot,
 		scan: func(context.Context) *inventory.Inventory {
-			n := scans.Add(1)
-			at := *sign.Load()
 			begun <- struct{}{}
 			<-goOn
-			return &inventory.Inventory{Signature: at, Found: clock, Numbering: []string{"boot 1"},
-				Devices: make([]topology.Device, n), Sources: []inventory.Source{{Name: "nvml", Error: problem}}}
+			return &inventory.Inventory{Numbering: []string{"boot 1"}, Sources: []inventory.Source{{Name: "nvml"}},
+				Devices: make([]topology.Device, max(2, scans.Add(1)))}
 		}}
 	var background sync.WaitGroup
 	defer background.Wait()
 	s.load() // nothing there
-	first := s.refreshSoon(t.Context(), &background)
+	first := s.refresh(t.Context(), &background)
 	<-begun
 	if s.current() != nil {
 		t.Error("there is an inventory before the first scan")
 	}
-	name("2") // a device comes
 	for range 5 {
-		if s.refreshSoon(t.Context(), &background) != first {
-			t.Error("two looks at once")
+		if s.refresh(t.Context(), &background) != first {
+			t.Error("two scans at once")
 		}
 	}
-	goOn <- struct{}{}
-	<-begun
 	goOn <- struct{}{}
 	<-first
-	if n := scans.Load(); n != 2 || len(s.current().Devices) != 2 {
-		t.Errorf("%d scans, %d devices, want 2 and 2", n, len(s.current().Devices))
+	written := func() os.FileInfo {
+		t.Helper()
+		info, err := os.Stat(filepath.Join(s.dir, "devices.json"))
+		must.NoError(t, err)
+		return info
 	}
-	<-s.refreshSoon(t.Context(), &background)
-	if n := scans.Load(); n != 2 {
-		t.Errorf("%d scans of what has not changed", n)
-	}
-	// After a failure it is tried again, but not all the time.
-	name("3")
-	problem = "hangs"
-	for i, pause := range []time.Duration{0, time.Minute, askAgain} {
-		clock = clock.Add(pause)
-		done := s.refreshSoon(t.Context(), &background)
-		if i != 1 {
-			<-begun
-			goOn <- struct{}{}
-		}
+	was := written()
+	s.note(allowSource, "left out")
+	noted := written()
+	for i, want := range []struct {
+		devices int
+		same    bool
+	}{{2, true}, {3, false}} {
+		done := s.refresh(t.Context(), &background)
+		goOn <- struct{}{}
 		<-done
+		if n := len(s.current().Devices); n != want.devices || os.SameFile(noted, written()) != want.same {
+			t.Errorf("scan %d: %d devices, written anew: %t", i+2, n, !os.SameFile(noted, written()))
+		}
 	}
-	if n := scans.Load(); n != 4 {
-		t.Errorf("%d scans, want 4", n)
+	if os.SameFile(was, noted) || sourceOf(s.current(), allowSource).Note != "left out" {
+		t.Errorf("a note is not kept: %+v", s.current())
 	}
 	again := &inventoryKeeper{dir: s.dir, log: s.log, numbering: boot}
-	if again.load(); again.current() == nil || len(again.current().Devices) != 4 {
+	if again.load(); again.current() == nil || len(again.current().Devices) != 3 {
 		t.Errorf("after a restart: %+v", again.current())
 	}
 	rebooted := &inventoryKeeper{dir: s.dir, log: s.log, numbering: func() ([]string, error) {
@@ -157,58 +143,11 @@ func TestFailureAfterReload(t *testing.T) {
 	} {
 		log := logrus.New()
 		log.SetOutput(t.Output())
-		s := &inventoryKeeper{log: logrus.NewEntry(log), now: time.Now, numbering: func() ([]string, error) {
-			return tt.now, nil
-		},
-			signature: func() (string, error) { return "new", nil },
-			scan: func(context.Context) *inventory.Inventory {
-				return &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "hangs"}}}
-			},
+		s := &inventoryKeeper{log: logrus.NewEntry(log), numbering: func() ([]string, error) { return tt.now, nil },
 			inv: &inventory.Inventory{Devices: []topology.Device{gpu},
-				Numbering: []string{"boot 1", "c 507 nvidia-uvm"}, Signature: "old"}}
-		s.refresh(t.Context())
+				Numbering: []string{"boot 1", "c 507 nvidia-uvm"}}}
+		s.adopt(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia", Error: "hangs"}}})
 		must.Equal(t, tt.name, tt.want, ids(s.current()))
-	}
-}
-
-// Parts that NVIDIA's driver lacks may be mended without a sign. They are asked for again by and
-// by, and by a program that has just begun.
-func TestLackingDriverIsAskedAgain(t *testing.T) {
-	log := logrus.New()
-	log.SetOutput(t.Output())
-	clock := time.Unix(1000, 0)
-	for _, tt := range []struct {
-		source inventory.Source
-		again  bool
-	}{
-		{inventory.Source{Name: "nvml", Count: 1}, false},
-		{inventory.Source{Name: allowSource, Note: "x"}, false},
-		{inventory.Source{Name: "device", Note: "nothing matches"}, false},
-		{inventory.Source{Name: "nvml", Count: 1, Note: "run nvidia-modprobe"}, true},
-		{inventory.Source{Name: "nvidia", Count: 1, Note: "without NVML"}, true},
-		{inventory.Source{Name: "amd", Error: "x"}, true},
-	} {
-		scans := 0
-		s := &inventoryKeeper{log: logrus.NewEntry(log), now: func() time.Time { return clock },
-			numbering: func() ([]string, error) { return nil, nil },
-			signature: func() (string, error) { return "1", nil },
-			scan: func(context.Context) *inventory.Inventory {
-				scans++
-				return &inventory.Inventory{Signature: "1", Found: clock, Sources: []inventory.Source{tt.source}}
-			},
-			inv: &inventory.Inventory{Signature: "1", Found: clock, Sources: []inventory.Source{tt.source}}}
-		var got []int
-		for _, pause := range []time.Duration{askAtStart, time.Minute, askAgain} {
-			clock = clock.Add(pause)
-			s.refresh(t.Context())
-			got = append(got, scans)
-		}
-		want := []int{0, 0, 0}
-		if tt.again {
-			want = []int{1, 1, 2}
-		}
-		must.Equal(t, fmt.Sprintf("%+v: scans at the start, after a minute and after %v", tt.source, askAgain), want,
-			got)
 	}
 }
 

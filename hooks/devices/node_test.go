@@ -41,7 +41,6 @@ type node struct {
 	dev   string // holds device nodes
 	state string
 	found atomic.Pointer[inventory.Inventory]
-	sign  atomic.Pointer[string]
 	boot  func() (*hook, error)
 	// nodes are what is in /dev beside the base list's numbers, by name.
 	nodes  atomic.Pointer[map[string]devfilter.Node]
@@ -103,7 +102,7 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	if edit != nil {
 		edit(&p.File)
 	}
-	n.finds(inv, "1")
+	n.finds(inv)
 	numbering, err := inventory.Numbering(roots)
 	must.NoError(t, err)
 	numbering = numbering[:1] // the boot
@@ -117,13 +116,11 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 		}
 		life, end := context.WithCancel(context.Background())
 		h.life = life
-		h.watch = func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
 		h.keeper.scan = func(context.Context) *inventory.Inventory {
 			inv := *n.found.Load()
-			inv.Signature, inv.Found, inv.Numbering = *n.sign.Load(), time.Now(), numbering
+			inv.Numbering = numbering
 			return &inv
 		}
-		h.keeper.signature = func() (string, error) { return *n.sign.Load(), nil }
 		t.Cleanup(func() { end(); h.background.Wait() })
 		return h, nil
 	}
@@ -135,11 +132,8 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	return n
 }
 
-// finds has scans find inv from now on, and a signature that says so.
-func (n *node) finds(inv *inventory.Inventory, signature string) {
-	n.found.Store(inv)
-	n.sign.Store(&signature)
-}
+// finds has scans find inv from now on.
+func (n *node) finds(inv *inventory.Inventory) { n.found.Store(inv) }
 
 // devDir makes a directory that the kernel opens devices in.
 func devDir(t testing.TB) string {

@@ -13,13 +13,12 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExechostStartup waits for a look at the devices, no longer than probe_timeout. Every live job
-// gets its filter, and the files of jobs that are gone are removed. PBS is told how many devices it
-// can give away.
+// ExechostStartup scans for devices, and waits no longer than probe_timeout for the result. Every
+// live job gets its filter, and the files of jobs that are gone are removed. PBS is told how many
+// devices it can give away.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	h.await(ctx, h.keeper.refreshSoon(h.life, &h.background))
-	h.watching.Do(func() {
-		h.background.Go(h.watchDevices)
+	h.await(ctx, h.keeper.refresh(h.life, &h.background))
+	h.counting.Do(func() {
 		if h.account != nil && h.policy.Devices.DiscoverGPUs && h.policy.Devices.Accounting {
 			h.background.Go(h.countProcesses)
 		}
@@ -47,14 +46,13 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 }
 
 // ExechostPeriodic puts the filters of jobs back where somebody took them away. ExechostPeriodic
-// has the devices looked at in the background, and tells PBS when an earlier look has found a
-// change.
+// scans for devices in the background, and tells PBS when an earlier scan has found a change.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: h.updates(req.JobList)}
 	if req.Partial {
 		return out, nil
 	}
-	h.keeper.refreshSoon(h.life, &h.background)
+	h.keeper.refresh(h.life, &h.background)
 	err := errors.Join(h.follow(ctx), h.keeper.rewrite())
 	inv := h.keeper.current()
 	blocks := h.countBlocks(inv)
@@ -66,8 +64,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, err
 }
 
-// await waits for a look at the devices for probe_timeout, and a quarter of the event's time at
-// most.
+// await waits for a scan for probe_timeout, and a quarter of the event's time at most.
 func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 	limit := time.Duration(h.policy.Devices.ProbeTimeout)
 	if end, ok := ctx.Deadline(); ok {
@@ -82,15 +79,6 @@ func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 	case <-ctx.Done():
 	}
 	h.keeper.late(limit)
-}
-
-// watchDevices has the devices looked at when the kernel says that they changed. watchDevices
-// sleeps otherwise.
-func (h *hook) watchDevices() {
-	err := h.watch(h.life, func() { h.keeper.refreshSoon(h.life, &h.background) })
-	if err != nil && h.life.Err() == nil {
-		h.log.Warnf("changes of devices are noticed at exechost_periodic only: %v", err)
-	}
 }
 
 // countProcesses turns on NVIDIA's accounting mode, which reports live by.

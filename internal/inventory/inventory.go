@@ -1,15 +1,11 @@
 // Package inventory knows the node's devices: what there is, and which job was given what.
 //
 // A scan may take seconds and may hang, as it asks a driver's library. So it is never done in the
-// path of an event. Scan's result is in a file, with what it depended on, and decisions read that
-// file. The grant of a job stands on its cgroup (Grant), like everything that is taken.
+// path of an event. Scan's result is in a file, and decisions read that file. The grant of a job
+// stands on its cgroup (Grant), like everything that is taken.
 package inventory
 
-import (
-	"time"
-
-	"github.com/hookhost/hookhost/internal/topology"
-)
+import "github.com/hookhost/hookhost/internal/topology"
 
 // Inventory is what was found on one node. An Inventory is a value: nothing changes it after Scan.
 type Inventory struct {
@@ -21,10 +17,6 @@ type Inventory struct {
 	// "habana" and "device". "nvml" or "nvidia" (the driver's own files) has NVIDIA's GPUs; both
 	// are there when NVML failed and the other stood in.
 	Sources []Source `json:"sources"`
-	// Signature is what the result depends on; the same signature means that a scan would find the
-	// same.
-	Signature string    `json:"signature"`
-	Found     time.Time `json:"found"`
 	// Numbering is the part of the function Numbering's result that the numbers of the nodes depend
 	// on. The numbers stand for the same devices while all of it holds.
 	Numbering []string `json:"numbering,omitempty"`

@@ -1,11 +1,39 @@
 package inventory
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
+
+// changedTree returns a fixture with files that are put in, or with "-" as text taken away.
+func changedTree(t *testing.T, name string, files map[string]string) kernfs.Roots {
+	t.Helper()
+	a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+	must.NoError(t, err)
+	var kept []txtar.File
+	for _, f := range a.Files {
+		if _, ok := files[f.Name]; !ok {
+			kept = append(kept, f)
+		}
+	}
+	for n, text := range files {
+		if text != "-" {
+			kept = append(kept, txtar.File{Name: n, Data: []byte(text)})
+		}
+	}
+	a.Files = kept
+	path := filepath.Join(t.TempDir(), "tree.txtar")
+	must.NoError(t, os.WriteFile(path, txtar.Format(a), 0o600))
+	return kernfstest.FixtureRoots(t, path)
+}
 
 // The numbers of an inventory are good while the boot and the majors of its devices' drivers are
 // the same; others may come and go.

@@ -117,11 +117,10 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 	unix.Kill(-pid, unix.SIGKILL)
 	killed := time.NewTimer(nvmlReap)
 	defer killed.Stop()
-	took := time.Since(begun).Round(time.Millisecond)
 	select {
 	case <-ended:
 		cmd.Wait()
-		return nil, fmt.Errorf("no answer within %v: %w", took, ctx.Err())
+		return nil, fmt.Errorf("no answer within %v: %w", limit, ctx.Err())
 	case <-killed.C:
 		over := hung.add("nvml program", fmt.Sprintf("pid %d hangs in the kernel", pid), begun)
 		go func() {
@@ -130,7 +129,7 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 			over()
 		}()
 		return nil, fmt.Errorf("no answer within %v, and pid %d hangs in the kernel, where SIGKILL does not end it: %w",
-			took, pid, ctx.Err())
+			limit, pid, ctx.Err())
 	}
 }
 

@@ -63,13 +63,7 @@ func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 	if o.Ask == nil {
 		o.Ask = AskNVML
 	}
-	inv := &Inventory{Devices: []topology.Device{}, Shared: map[string][]topology.DeviceNode{}, Found: time.Now()}
-	// First, so that a change during the scan shows as a difference later.
-	signature, err := Signature(roots, o)
-	if err != nil {
-		inv.Sources = append(inv.Sources, Source{Name: "signature", Error: err.Error()})
-	}
-	inv.Signature = signature
+	inv := &Inventory{Devices: []topology.Device{}, Shared: map[string][]topology.DeviceNode{}}
 	add := func(vendor string, f found) {
 		inv.Devices = append(inv.Devices, f.devices...)
 		inv.Sources = append(inv.Sources, f.sources...)
