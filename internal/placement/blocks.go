@@ -106,12 +106,10 @@ func ChooseBlocks(blocks []Block, taken, keep []int, count int) ([]int, error) {
 		return nil, &ShortageError{Resource: "blocks", Want: int64(count), Have: int64(len(free))}
 	}
 	near := neighbours(blocks, free)
-	set := search(len(free), count, mostSteps, func(set []int) score {
+	set := search(free, count, mostSteps, func(set []int) score {
 		var s score
 		for k, i := range set {
-			if !slices.Contains(keep, free[i]) {
-				s[0]++
-			}
+			s[0] += int64(missing(keep, i))
 			for _, j := range set[:k] {
 				s[1] += near[i][j]
 			}
@@ -126,11 +124,7 @@ func ChooseBlocks(blocks []Block, taken, keep []int, count int) ([]int, error) {
 		})
 		return slices.Sorted(slices.Values(free[:count])), nil
 	}
-	var chosen []int
-	for _, i := range set {
-		chosen = append(chosen, free[i])
-	}
-	return chosen, nil
+	return set, nil
 }
 
 // missing is 1 for what is not in list, and else 0.
@@ -144,11 +138,11 @@ func missing(list []int, n int) int {
 // neighbours returns how far two of free are from each other: 0 on one NUMA node, 1 in one socket,
 // 2 otherwise. The entry of a block with itself is how far it is from all others.
 func neighbours(blocks []Block, free []int) [][]int64 {
-	far := make([][]int64, len(free))
-	for i := range free {
-		far[i] = make([]int64, len(free))
-		for j := range free {
-			a, b := blocks[free[i]], blocks[free[j]]
+	far := make([][]int64, len(blocks))
+	for _, i := range free {
+		far[i] = make([]int64, len(blocks))
+		for _, j := range free {
+			a, b := blocks[i], blocks[j]
 			switch {
 			case i == j:
 				continue

@@ -51,35 +51,21 @@ func (p *picker) pick() ([]int, error) {
 	return p.chosen, nil
 }
 
-// answer chooses the devices for the first of wants, in about so many steps; what the others want
-// is there afterwards.
+// answer chooses the devices for the first of wants, near to those that are chosen already, in
+// about so many steps. The devices that the others want are there afterwards.
 func (p *picker) answer(wants []want, steps int) {
 	var free []int
-	isFree := make([]bool, len(p.items))
 	for _, i := range wants[0].fits {
 		if p.items[i].free {
-			free, isFree[i] = append(free, i), true
+			free = append(free, i)
 		}
 	}
-	rivals := slices.ContainsFunc(wants[1:], func(w want) bool {
-		return slices.ContainsFunc(w.fits, func(i int) bool { return isFree[i] })
-	})
-	p.count()
-	// to match takes about as many steps as there are devices for each want
-	matches := steps / (len(p.items) * len(wants))
-	set := search(len(free), wants[0].Count, steps, func(set []int) score { return p.rate(free, set) },
-		func(set []int) bool {
-			if !rivals {
-				return true
-			}
-			matches--
-			return matches >= 0 && p.leaves(free, set, wants[1:])
-		})
-	var chosen []int
-	for _, i := range set {
-		chosen = append(chosen, free[i])
-	}
-	if set == nil { // not all sets were looked at, and none of the others leaves enough
+	var beside []int
+	chosen := search(free, wants[0].Count, steps, func(set []int) score {
+		beside = append(append(beside[:0], p.chosen...), set...)
+		return p.rate(beside)
+	}, func(set []int) bool { return p.leaves(set, wants[1:]) })
+	if chosen == nil { // too many devices to look at, or no set leaves enough
 		slices.SortStableFunc(wants[0].fits, p.sooner)
 		owners, _ := p.match(wants)
 		for i, owner := range owners {
@@ -106,14 +92,17 @@ func (p *picker) sooner(i, j int) int {
 	return cmp.Or(cmp.Compare(a.holders, b.holders), cmp.Compare(a.place, b.place))
 }
 
-// leaves reports whether wants can still be answered when set of free is taken.
-func (p *picker) leaves(free, set []int, wants []want) bool {
+// leaves reports whether wants can still be answered when set is taken.
+func (p *picker) leaves(set []int, wants []want) bool {
+	if len(wants) == 0 {
+		return true
+	}
 	for _, i := range set {
-		p.items[free[i]].free = false
+		p.items[i].free = false
 	}
 	_, short := p.match(wants)
 	for _, i := range set {
-		p.items[free[i]].free = true
+		p.items[i].free = true
 	}
 	return short == nil
 }
