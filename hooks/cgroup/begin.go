@@ -157,7 +157,7 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 		return nil
 	}
 	kind := hostapi.KindNode
-	if cannotRemove(err) || endsLater(err) || ctx.Err() != nil {
+	if cannotRemove(err) || errors.Is(err, errStarved) || ctx.Err() != nil {
 		kind = hostapi.KindBusy
 	}
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)

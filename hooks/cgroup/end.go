@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ExecjobEpilogue kills what the job left behind and tells what it used. The cgroup, with all its
@@ -100,7 +101,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 		}
 		h.reportExcess(out, j)
 	}
-	if errors.Is(killErr, cgroup.ErrNotEmpty) || endsLater(killErr) {
+	if errors.Is(killErr, cgroup.ErrNotEmpty) || errors.Is(killErr, errStarved) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
 	}
 	err := errors.Join(killErr, usageErr)
@@ -127,13 +128,33 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
-	result, notes, killErr := h.killAll(ctx, j)
+	result, killErr := h.killAll(ctx, j)
 	if result.Processes > 0 {
 		r.Signal = "SIGKILL"
 	}
 	r.Stragglers = max(r.Stragglers, result.Processes)
 	r.Seconds = time.Since(start).Seconds()
-	return r, notes, errors.Join(err, killErr)
+	return r, result.Notes(), errors.Join(err, killErr)
+}
+
+// errStarved says that what is left of a job waits for a cpu to end on, which other jobs use. The
+// end takes longer then, and the host sends it again. errStarved is none of ErrNotEmpty and
+// ErrBusy: it does not take the node offline.
+var errStarved = errors.New("what is left waits for a cpu")
+
+// killAll is j.Kill, which logs what it killed outside of the job. killAll fails with errStarved
+// where ctx was too short for what is left.
+func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, error) {
+	result, err := j.Kill(ctx)
+	for _, note := range result.Notes() {
+		h.logOf(j.ID()).Warn(note)
+	}
+	if errors.Is(err, cgroup.ErrNotEmpty) {
+		if pids, listErr := j.Processes(); listErr == nil && proc.Runnable(h.roots.Proc, pids) {
+			err = fmt.Errorf("%w: %v", errStarved, err)
+		}
+	}
+	return result, err
 }
 
 // terminate sends SIGTERM and waits for the processes to go, no longer than the grace and no longer
@@ -162,8 +183,8 @@ func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	h.stopWatch(j.ID())
 	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
-	_, _, err := h.killAll(kill, j)
-	if endsLater(err) {
+	_, err := h.killAll(kill, j)
+	if errors.Is(err, errStarved) {
 		h.unwatch(j.ID())
 		return err
 	}

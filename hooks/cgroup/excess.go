@@ -69,7 +69,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.h.killTimeout())
 	defer cancel()
-	if _, _, err := s.h.killAll(ctx, s.j); err != nil && context.Cause(ctx) != context.Canceled {
+	if _, err := s.h.killAll(ctx, s.j); err != nil && context.Cause(ctx) != context.Canceled {
 		log.Error(err)
 	}
 }

@@ -138,12 +138,8 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 	}
 	var alive, awake []holding
 	for _, o := range others {
-		over := h.phaseOf(o.id) == hostapi.PhaseExiting
-		if over && isEmpty(o.job) {
+		if h.phaseOf(o.id) == hostapi.PhaseExiting && isEmpty(o.job) {
 			continue
-		}
-		if over && h.held(o.job) { // what does not run has no cpus, and its memory was taken from it
-			o = h.policy.frozen(o)
 		}
 		alive = append(alive, o)
 		if h.suspended(o.job) {

@@ -230,7 +230,7 @@ func (h *hook) remaining() (left, err error) {
 		}
 		pids, err := j.Processes()
 		// An error may mean that the cgroup has gone meanwhile: the next periodic sees that.
-		if err != nil || len(pids) > 0 && !proc.AllHeld(h.roots.Proc, pids) && !proc.Runnable(h.roots.Proc, pids) {
+		if err != nil || len(pids) > 0 && !proc.Runnable(h.roots.Proc, pids) {
 			return fmt.Errorf("job %s: %w", id, cgroup.ErrNotEmpty), nil
 		}
 	}

@@ -100,7 +100,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	err = h.remove(ctx, j)
 	switch {
-	case endsLater(err): // a user's doing, which makes no node bad
+	case errors.Is(err, errStarved): // a user's doing, which makes no node bad
 		if h.firstLeft(id, "later") {
 			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
 		}

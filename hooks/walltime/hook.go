@@ -22,7 +22,6 @@ type hook struct {
 	started time.Time
 	tell    func(jobID string, update *hostapi.JobUpdate) // of a job that no event is about; never nil
 	seeing  sync.Map                                      // ids of the jobs that are being looked at
-	holders sync.Map                                      // *proc.HolderKiller of jobs that get SIGKILL, by id
 }
 
 // newHook opens this machine's kernel files and makes the hook. With walltime.enabled = false it is

@@ -144,12 +144,15 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	case kill:
 		if s.Tries == 1 {
 			said = "SIGKILL: " + s.Reason
-		} else {
-			notes = append(notes, h.endHolders(j, job, s.Tries)...)
 		}
+		var result cgroup.KillResult
 		short, cancel := context.WithTimeout(ctx, killTime)
-		_, err = j.Kill(short)
+		result, err = j.Kill(short)
 		cancel()
+		for _, note := range result.Notes() {
+			log.Warn(note)
+			notes = append(notes, note)
+		}
 	}
 	if err != nil && !errors.Is(err, cgroup.ErrNotEmpty) && !errors.Is(err, cgroup.ErrNotFound) {
 		log.Error(err)

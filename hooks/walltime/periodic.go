@@ -37,12 +37,6 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 // as that is so. Such a node is not to get the next job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
-		h.holders.Range(func(id, _ any) bool {
-			if req.JobList[id.(string)] == nil {
-				h.holders.Delete(id)
-			}
-			return true
-		})
 		return h.remind(req)
 	}
 	jobs := make(chan *hostapi.Job, len(req.JobList))
@@ -184,16 +178,14 @@ func (h *hook) found(j *cgroup.Job) *state {
 }
 
 // stillThere is an error that names what is left of an unkillable job; nil when nothing is. The
-// result is also nil for processes that a tracer holds or that wait for a cpu: a user's doing makes
-// no node bad.
+// result is also nil for processes that wait for a cpu, which they get some time.
 func (h *hook) stillThere(id string) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	pids, err := j.Processes()
-	if errors.Is(err, cgroup.ErrNotFound) || len(pids) == 0 || proc.AllHeld(h.roots.Proc, pids) ||
-		proc.Runnable(h.roots.Proc, pids) {
+	if errors.Is(err, cgroup.ErrNotFound) || len(pids) == 0 || proc.Runnable(h.roots.Proc, pids) {
 		return nil
 	}
 	return hostapi.Errorf(hostapi.KindNode, "job %s: %s", id, h.unkillableText(pids))

@@ -73,7 +73,7 @@ func (h *hook) unkillableText(pids []int) string {
 		if at := proc.Wchan(h.roots.Proc, pid); at != "" {
 			text += " in " + at
 		}
-		for _, thread := range proc.Holders(h.roots.Proc, pid) {
+		for _, thread := range proc.Tracers(h.roots.Proc, pid) {
 			text += fmt.Sprintf(", held by process %d, which traces it", thread)
 			break
 		}

@@ -97,11 +97,19 @@ func (t *Tree) list(pids []int) string {
 	return strings.Join(names, ", ")
 }
 
-// describe is a process as `12 (comm) D`. D is a process that the kernel does not let go of.
+// describe is a process as `12 (comm) D`. D is a process that the kernel does not let go of. A
+// process that is held by ptrace is `12 (comm) t, traced by 13 (comm) of uid 0`.
 func (t *Tree) describe(pid int) string {
 	p, err := proc.Read(t.proc, pid)
 	if err != nil {
 		return fmt.Sprintf("%d", pid)
 	}
-	return fmt.Sprintf("%d (%s) %c", pid, p.Comm, p.State)
+	text := fmt.Sprintf("%d (%s) %c", pid, p.Comm, p.State)
+	for _, thread := range proc.Tracers(t.proc, pid) {
+		text += fmt.Sprintf(", traced by %d", thread)
+		if p, err := proc.Read(t.proc, thread); err == nil {
+			text += fmt.Sprintf(" (%s) of uid %d", p.Comm, p.UID)
+		}
+	}
+	return text
 }

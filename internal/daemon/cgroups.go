@@ -9,14 +9,12 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
 // cgroups are what jobs have in the kernel.
 type cgroups struct {
-	tree   *cgroup.Tree
-	procfs *kernfs.FS
+	tree *cgroup.Tree
 }
 
 // detect opens the cgroup tree as the cgroup hook does (hooks/cgroup/parent.go), which prepares it.
@@ -46,13 +44,7 @@ func (c cgroups) RemoveJob(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	// A process that a tracer holds is not waited for: a user has all the time there is.
-	short, cancel := context.WithTimeout(ctx, time.Second)
-	_, err = job.Kill(short)
-	cancel()
-	if pids, listErr := job.Processes(); err != nil && (listErr != nil || !proc.AllHeld(c.procfs, pids)) {
-		_, err = job.Kill(ctx)
-	}
+	_, err = job.Kill(ctx)
 	if err := errors.Join(err, job.Remove(ctx)); err != nil {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}

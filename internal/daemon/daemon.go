@@ -67,7 +67,7 @@ func open(o *Options, ended func()) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel := cgroups{tree: tree, procfs: procfs}
+	kernel := cgroups{tree: tree}
 	store, err := openRecords(o.Paths, cfg, log)
 	if err != nil {
 		return nil, err

@@ -13,12 +13,6 @@ func (f *FS) Readlink(name string) (string, error) {
 	return ask(f, "readlink", name, (*kernel).readlink)
 }
 
-// OpenNamespace opens a namespace of a process by its file in /proc/PID/ns (proc_pid_ns(5)); kind
-// is such as "user". A backend in memory is ErrUnsupported.
-func (f *FS) OpenNamespace(pid int, kind string) (*os.File, error) {
-	return ask(f, "open", strconv.Itoa(pid)+"/ns/"+kind, (*kernel).openNamespace)
-}
-
 // FileID tells a file from all others of this kernel. The zero value is no file's.
 type FileID struct{ Device, Inode uint64 }
 
@@ -58,20 +52,7 @@ func (k *kernel) readlink(name string) (target string, err error) {
 	return target, err
 }
 
-// openNamespace follows a magic link, which open does not. Such a link leads to a namespace and
-// nowhere else.
-func (k *kernel) openNamespace(name string) (opened *os.File, err error) {
-	err = k.inParent(name, func(dir int, base string) error {
-		fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			opened = os.NewFile(uintptr(fd), name)
-		}
-		return err
-	})
-	return opened, err
-}
-
-// executable follows a magic link as well, and opens nothing.
+// executable follows a magic link, which open does not, and opens nothing.
 func (k *kernel) executable(name string) (id FileID, err error) {
 	err = k.inParent(name, func(dir int, base string) error {
 		id, err = statx(dir, base)

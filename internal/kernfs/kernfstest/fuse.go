@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -15,9 +14,9 @@ import (
 )
 
 // HangingFUSE mounts a file system of the user's that answers no request but the first. dir is its
-// place, and asked returns how many requests there were. detach takes the mount away from all who
-// could see it. Waiting processes wait until abort, which is called when the test is over.
-func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, abort func()) {
+// place, and asked returns how many requests there were. Waiting processes wait until abort, which
+// is called when the test is over.
+func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort func()) {
 	t.Helper()
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -39,11 +38,6 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, a
 	must.NoError(t, err)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%[2]d,allow_other", device, uid)
 	must.NoError(t, unix.Mount("test", dir, "fuse", 0, options))
-	detach = sync.OnceFunc(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
 	abort = func() {
 		aborts, _ := filepath.Glob(control + "/*/abort")
 		for _, file := range aborts {
@@ -53,7 +47,9 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, a
 		}
 	}
 	t.Cleanup(func() {
-		detach()
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
 		abort()
 		unix.Close(device)
 		os.Remove(dir)
@@ -86,5 +82,5 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, detach, a
 			requests <- <-requests + 1
 		}
 	}()
-	return dir, func() int { n := <-requests; requests <- n; return n }, detach, abort
+	return dir, func() int { n := <-requests; requests <- n; return n }, abort
 }
