@@ -33,22 +33,16 @@ func benchNode(b *testing.B) (*node, *daemon) {
 
 // BenchmarkRun is `run -- true` from start to end, report and all, in turns with a fork and exec.
 func BenchmarkRun(b *testing.B) {
-	run := func(b *testing.B, n *node, what string) {
-		var ours, floor []time.Duration
-		for b.Loop() {
-			start := time.Now()
-			must.NoError(b, n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--", "true").Run())
-			middle := time.Now()
-			must.NoError(b, exec.Command("true").Run())
-			ours, floor = append(ours, middle.Sub(start)), append(floor, time.Since(middle))
-		}
-		cgrouptest.Row(b, what, ours, floor, "10 ms more")
+	n, _ := benchNode(b)
+	var ours, floor []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		must.NoError(b, n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--", "true").Run())
+		middle := time.Now()
+		must.NoError(b, exec.Command("true").Run())
+		ours, floor = append(ours, middle.Sub(start)), append(floor, time.Since(middle))
 	}
-	b.Run("daemon", func(b *testing.B) {
-		n, _ := benchNode(b)
-		run(b, n, "`run -- true` with a daemon")
-	})
-	b.Run("embedded", func(b *testing.B) { run(b, newNode(b), "`run -- true`, the first of which starts a daemon") })
+	cgrouptest.Row(b, "`run -- true`", ours, floor, "10 ms more")
 }
 
 // BenchmarkEvent is one event through socket, host and the cgroup hook. The event is an attach of

@@ -13,7 +13,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -75,9 +77,10 @@ var nodes atomic.Int32
 
 // node is a place to run hookhost in: its own state, socket, configuration and cgroup prefix.
 type node struct {
-	t      testing.TB
-	dir    string
-	prefix string
+	t        testing.TB
+	dir      string
+	prefix   string
+	starting sync.Mutex // one command starts the daemon
 }
 
 func newNode(t testing.TB, config ...string) *node {
@@ -121,17 +124,14 @@ func (n *node) owner() int {
 	return pid
 }
 
-// endDaemon ends a daemon that a command has started, before it goes by itself.
+// endDaemon ends the daemon, if one runs.
 func (n *node) endDaemon() {
 	n.t.Helper()
 	if pid := n.owner(); pid > 1 {
 		syscall.Kill(pid, syscall.SIGTERM)
-		must.Eventually(n.t, "the daemon of run ends", func() bool { return n.owner() == 0 })
+		must.Eventually(n.t, "the daemon ends", func() bool { return n.owner() == 0 })
 	}
 	os.Remove(n.lockFile())
-	if b, err := os.ReadFile(n.path("state/until-idle.log")); err == nil && n.t.Failed() {
-		n.t.Logf("log of run's daemon:\n%s", b)
-	}
 }
 
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
@@ -147,7 +147,21 @@ type result struct {
 	status         int
 }
 
+// command returns a command. The daemon that it needs is started, unless one runs.
 func (n *node) command(args ...string) *exec.Cmd {
+	n.t.Helper()
+	if len(args) > 0 && slices.Contains([]string{"run", "event"}, args[0]) {
+		n.starting.Lock()
+		defer n.starting.Unlock()
+		if n.owner() == 0 {
+			n.tryServe((*exec.Cmd).Start)
+		}
+	}
+	return n.alone(args...)
+}
+
+// alone returns a command, whether a daemon runs or not.
+func (n *node) alone(args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute) // a guest is slow
 	n.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, filepath.Join(built, "hookhost"), args...)
@@ -242,12 +256,14 @@ func reportOfHosts(t testing.TB, text string) (rep usageReport) {
 
 // daemon is a running `hookhost serve`.
 type daemon struct {
-	cmd *exec.Cmd
-	n   *node
-	log *os.File
+	cmd   *exec.Cmd
+	n     *node
+	log   *os.File
+	ended chan struct{} // is closed when it has ended, with err
+	err   error
 }
 
-// serve starts the node's daemon, in place of one that a command has started.
+// serve starts the node's daemon, in place of one that runs.
 func (n *node) serve() *daemon {
 	n.t.Helper()
 	n.endDaemon()
@@ -257,12 +273,26 @@ func (n *node) serve() *daemon {
 // serveBy is serve with the command as start starts it.
 func (n *node) serveBy(start func(*exec.Cmd) error) *daemon {
 	n.t.Helper()
+	d := n.tryServe(start)
+	if d.cmd == nil {
+		n.t.Fatal("the daemon does not serve")
+	}
+	return d
+}
+
+// tryServe is serveBy for a daemon that may refuse its configuration.
+func (n *node) tryServe(start func(*exec.Cmd) error) *daemon {
+	n.t.Helper()
 	log, err := os.OpenFile(n.path("log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	must.NoError(n.t, err)
 	cmd := apart(exec.Command(filepath.Join(built, "hookhost"), "serve"))
 	cmd.Env, cmd.Stdout, cmd.Stderr = n.env(), log, log
 	must.NoError(n.t, start(cmd))
-	d := &daemon{cmd: cmd, n: n, log: log}
+	d := &daemon{cmd: cmd, n: n, log: log, ended: make(chan struct{})}
+	go func() {
+		d.err = cmd.Wait()
+		close(d.ended)
+	}()
 	n.t.Cleanup(func() {
 		d.stop()
 		if n.t.Failed() {
@@ -271,7 +301,10 @@ func (n *node) serveBy(start func(*exec.Cmd) error) *daemon {
 		}
 	})
 	must.Eventually(n.t, "the daemon answers",
-		func() bool { return exists(n.path("run/s")) && n.command("jobs").Run() == nil })
+		func() bool { return d.hasEnded() || exists(n.path("run/s")) && n.alone("jobs").Run() == nil })
+	if d.hasEnded() {
+		d.cmd = nil
+	}
 	return d
 }
 
@@ -280,16 +313,27 @@ func (d *daemon) stop() {
 		return
 	}
 	d.cmd.Process.Signal(syscall.SIGTERM)
-	if err := d.cmd.Wait(); err != nil {
-		d.n.t.Errorf("daemon ended with %v", err)
+	<-d.ended
+	if d.err != nil {
+		d.n.t.Errorf("daemon ended with %v", d.err)
 	}
 	d.cmd = nil
 }
 
 func (d *daemon) kill() {
 	d.cmd.Process.Kill()
-	d.cmd.Wait()
+	<-d.ended
 	d.cmd = nil
+}
+
+// hasEnded reports whether the daemon has ended.
+func (d *daemon) hasEnded() bool {
+	select {
+	case <-d.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 func exists(path string) bool {

@@ -136,6 +136,11 @@ func (j *liveJob) wasRefused() bool {
 	}
 }
 
+// metNoDaemon reports whether hookhost run has ended since no daemon was there for a moment.
+func (j *liveJob) metNoDaemon() bool {
+	return j.wasRefused() && strings.Contains(j.stderr(), "no daemon runs")
+}
+
 // putUp does what a MoM does when a node in trouble rejects an event. A job that does not start is
 // sent back. The node hears of each end once, and has to finish it by itself.
 func (j *liveJob) putUp(step string) {
@@ -159,10 +164,15 @@ func (j *liveJob) do(step string) error {
 			args = append(args, "-l", "walltime=2")
 		}
 		args = append(append(args, "--"), j.marked("sh", "-c", j.payload())...)
-		if err := j.start(j.w.command(args...)); err != nil {
-			return err
+		for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			if err := j.start(j.w.command(args...)); err != nil {
+				return err
+			}
+			err := j.starts()
+			if err == nil || !j.metNoDaemon() || time.Now().After(until) {
+				return err
+			}
 		}
-		return j.starts()
 	case "launch":
 		args := append([]string{"sh", "-c", `read x; exec "$@"`, "sh"}, j.marked("sh", "-c", j.payload())...)
 		leader := exec.Command(args[0], args[1:]...)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/settings"
@@ -74,23 +72,6 @@ func (c *cli) readSettings(must bool) (settings.Settings, error) {
 		err = misuse(err)
 	}
 	return s, err
-}
-
-// finder connects to the daemon, and starts one if none runs.
-func (c *cli) finder() *daemon.Finder {
-	return &daemon.Finder{
-		Paths: c.Paths, Load: c.load, Env: os.Environ(),
-		Waits: func() { fmt.Fprintln(stderr, "hookhost: waiting for the daemon to start") },
-	}
-}
-
-// dial connects to the daemon that runs. ErrNoHost is put into words for a person.
-func (c *cli) dial() (*api.Client, error) {
-	client, err := api.Dial(c.Socket)
-	if errors.Is(err, api.ErrNoHost) {
-		err = fmt.Errorf("no daemon runs: %w", err)
-	}
-	return client, err
 }
 
 // openInput opens the file of that name, or standard input for "-".

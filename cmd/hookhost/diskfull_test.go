@@ -126,14 +126,3 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 		}
 	}
 }
-
-// A daemon that finds another one says nothing to its starter, also when its log has no space.
-func TestSecondDaemonOnAFullDiskEndsWithoutAWord(t *testing.T) {
-	n := newNode(t)
-	state := n.disk("state", "1m")
-	n.serve()
-	fill(t, state+"/filler")
-	if r := n.hookhost("serve", "--until-idle"); r.status != 0 || r.stderr != "" {
-		t.Errorf("status %d, %q", r.status, r.stderr)
-	}
-}

@@ -62,7 +62,7 @@ func TestNamedConfigurationIsAbsent(t *testing.T) {
 	n := newNode(t)
 	none := n.path("none.toml")
 	for _, args := range [][]string{{"serve"}, {"doctor"}, {"run", "--", "true"}, {"config", "show"}} {
-		named := n.command(args...)
+		named := n.alone(args...)
 		named.Env = append(named.Env, "HOOKHOST_CONFIG="+none)
 		for _, r := range []result{n.hookhost(append([]string{"--config", none}, args...)...), n.finish(named)} {
 			if r.status != 2 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 ||

@@ -25,8 +25,7 @@ func (c *cli) eventCommand() *cobra.Command {
 		Long: `Hand one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON
 object (docs/events.md), or the form in which pbs_mom of OpenPBS gives it to its hooks: the input
 file of a hook (mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in), or JSON that was made of pbs.event().
-The first bytes say which of them it is. If no daemon runs, one is started that goes seconds after
-its last job and client.
+The first bytes say which of them it is.
 
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),
@@ -70,7 +69,7 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader, pid int) erro
 		fields := logrus.Fields{"event": event, "keys": ignored}
 		newLog(cfg).WithFields(fields).Debug("event has keys that are not known here")
 	}
-	client, err := c.finder().Dial(cmd.Context())
+	client, err := api.Dial(c.Socket)
 	if err != nil {
 		return &exitError{status: exitNoHost, err: fmt.Errorf("event %s: %w", event, err)}
 	}

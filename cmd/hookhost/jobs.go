@@ -42,7 +42,7 @@ not count. Outside of jobs it fails. Without a daemon no job is recorded, and bo
 			if mine {
 				return c.jobsMine(cmd, asJSON)
 			}
-			client, err := c.dial()
+			client, err := api.Dial(c.Socket)
 			if err != nil {
 				return fmt.Errorf("jobs: %w", err)
 			}
@@ -87,7 +87,7 @@ func (c *cli) jobsMine(cmd *cobra.Command, asJSON bool) error {
 
 // mine asks the daemon, which knows its tree: no configuration is read.
 func (c *cli) mine(ctx context.Context) (api.Job, error) {
-	client, err := c.dial()
+	client, err := api.Dial(c.Socket)
 	if err != nil {
 		return api.Job{}, err
 	}

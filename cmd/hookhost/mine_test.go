@@ -55,33 +55,27 @@ func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 			t.Errorf("the job: %+v", mine)
 		}
 	}
-	both(t, func(t *testing.T, n *node) {
-		countsDown(t, n, "root")
-		if r := n.hookhost("run", "--report=none", "--", hookhost, "jobs", "--mine"); r.status != 0 ||
-			r.stdout != "unlimited\n" {
-			t.Errorf("without a limit: %+v", r)
-		}
-		// The second job is looked at for its cput only, and has been by then.
-		if r := n.hookhost("run", "--report=none", "-l", "cput=1", "--", "sh", "-c", "sleep 2; $0 jobs --mine",
-			hookhost); r.status != 0 || r.stdout != "unlimited\n" {
-			t.Errorf("with a limit of cput: %+v", r)
-		}
-		if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" ||
-			!strings.Contains(r.stderr, "is in no job") {
-			t.Errorf("outside of jobs: %+v", r)
-		}
-	})
+	n := newNode(t)
+	countsDown(t, n, "root")
+	if r := n.hookhost("run", "--report=none", "--", hookhost, "jobs", "--mine"); r.status != 0 ||
+		r.stdout != "unlimited\n" {
+		t.Errorf("without a limit: %+v", r)
+	}
+	// The second job is looked at for its cput only, and has been by then.
+	if r := n.hookhost("run", "--report=none", "-l", "cput=1", "--", "sh", "-c", "sleep 2; $0 jobs --mine",
+		hookhost); r.status != 0 || r.stdout != "unlimited\n" {
+		t.Errorf("with a limit of cput: %+v", r)
+	}
+	if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" ||
+		!strings.Contains(r.stderr, "is in no job") {
+		t.Errorf("outside of jobs: %+v", r)
+	}
 	t.Run("another user", func(t *testing.T) {
 		n := newNode(t)
-		n.serve()
 		countsDown(t, n, "nobody")
 		if r := n.as(strangerUID, "jobs", "--mine"); r.status != 1 || !strings.Contains(r.stderr, "is in no job") {
 			t.Errorf("outside of jobs: %+v", r)
 		}
-	})
-	t.Run("another user without a daemon", func(t *testing.T) {
-		n := newNode(t)
-		countsDown(t, n, "nobody")
 		n.endDaemon()
 		if r := n.as(strangerUID, "jobs", "--mine"); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") {
 			t.Errorf("%+v", r)
@@ -92,43 +86,42 @@ func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 // The table and the report of a live job tell the time that it has left. They tell it no more when
 // the job is over.
 func TestTimeLeftIsTold(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		job := n.start("run", "--job", "87.x", "-l", "walltime=01:00:00", "--report=json", "--", "sh", "-c",
-			"echo started; read x; exit 0")
-		free := n.start("run", "--job", "88.x", "--report=json", "-l", "ncpus=0", "--", "sh", "-c",
-			"echo started; read x; exit 0")
-		columns := map[string][]string{}
-		for line := range strings.Lines(n.hookhost("jobs").stdout) {
-			f := strings.Fields(line)
-			columns[f[0]] = f
-		}
-		if d := cmp.Diff([]string{"JOB", "NAME", "OWNER", "STATE", "ELAPSED", "LEFT"}, columns["JOB"][:6]); d != "" {
-			t.Fatalf("(-want +got)\n%s", d)
-		}
-		if left := columns["87.x"][5]; !strings.HasPrefix(left, "00:59:") {
-			t.Errorf("%s left of an hour", left)
-		}
-		if left := columns["88.x"][5]; left != "-" {
-			t.Errorf("%s left of what nothing limits", left)
-		}
-		if text := n.hookhost("report", "87.x").stdout; !strings.Contains(text, " of 01:00:00 requested, 0%; 00:59:") {
-			t.Errorf("report of a live job: %q", text)
-		}
-		if text := n.hookhost("report", "87.x", "--format=json").stdout; !strings.Contains(text,
-			`"walltime_left_seconds":35`) {
-			t.Errorf("report of a live job: %q", text)
-		}
-		if text := n.hookhost("report", "88.x", "--format=json").stdout; strings.Contains(text,
-			"walltime_left_seconds") {
-			t.Errorf("report of a live job without a limit: %q", text)
-		}
-		job.stdin.Close()
-		free.stdin.Close()
-		job.report(t)
-		free.report(t)
-		if text := n.hookhost("report", "87.x", "--format=json").stdout; strings.Contains(text,
-			"walltime_left_seconds") {
-			t.Errorf("report of a finished job: %q", text)
-		}
-	})
+	n := newNode(t)
+	job := n.start("run", "--job", "87.x", "-l", "walltime=01:00:00", "--report=json", "--", "sh", "-c",
+		"echo started; read x; exit 0")
+	free := n.start("run", "--job", "88.x", "--report=json", "-l", "ncpus=0", "--", "sh", "-c",
+		"echo started; read x; exit 0")
+	columns := map[string][]string{}
+	for line := range strings.Lines(n.hookhost("jobs").stdout) {
+		f := strings.Fields(line)
+		columns[f[0]] = f
+	}
+	if d := cmp.Diff([]string{"JOB", "NAME", "OWNER", "STATE", "ELAPSED", "LEFT"}, columns["JOB"][:6]); d != "" {
+		t.Fatalf("(-want +got)\n%s", d)
+	}
+	if left := columns["87.x"][5]; !strings.HasPrefix(left, "00:59:") {
+		t.Errorf("%s left of an hour", left)
+	}
+	if left := columns["88.x"][5]; left != "-" {
+		t.Errorf("%s left of what nothing limits", left)
+	}
+	if text := n.hookhost("report", "87.x").stdout; !strings.Contains(text, " of 01:00:00 requested, 0%; 00:59:") {
+		t.Errorf("report of a live job: %q", text)
+	}
+	if text := n.hookhost("report", "87.x", "--format=json").stdout; !strings.Contains(text,
+		`"walltime_left_seconds":35`) {
+		t.Errorf("report of a live job: %q", text)
+	}
+	if text := n.hookhost("report", "88.x", "--format=json").stdout; strings.Contains(text,
+		"walltime_left_seconds") {
+		t.Errorf("report of a live job without a limit: %q", text)
+	}
+	job.stdin.Close()
+	free.stdin.Close()
+	job.report(t)
+	free.report(t)
+	if text := n.hookhost("report", "87.x", "--format=json").stdout; strings.Contains(text,
+		"walltime_left_seconds") {
+		t.Errorf("report of a finished job: %q", text)
+	}
 }

@@ -54,7 +54,7 @@ func TestMisuseEndsInOneLineAndStatus2(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newNode(t)
-			cmd := n.command(tt.args...)
+			cmd := n.alone(tt.args...)
 			cmd.Stdin = strings.NewReader(tt.stdin)
 			r := n.finish(cmd)
 			if r.status != 2 {

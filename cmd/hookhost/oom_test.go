@@ -184,48 +184,47 @@ func TestOOMAtOnce(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("HOOKHOST_OOM_KILLS")); err == nil {
 		least, most = n, max(n, most)
 	}
-	bothOf(t, perProcess, func(t *testing.T, n *node) {
-		var toStderr, toJobs []time.Duration
-		inTime := func() bool { return slices.Min(toStderr) < knownWithin() && slices.Min(toJobs) < knownWithin() }
-		for done := 0; done < least || done < most && !inTime(); {
-			e := startEating(t, n)
-			// The lines of more are told at the end.
-			for i := int64(1); i <= 8 && (done < least || done < most && !inTime()); i++ {
-				at := e.kill()
-				told := e.told()
-				known := e.known(i)
-				toStderr, toJobs = append(toStderr, told.at-at), append(toJobs, known-at)
-				if done++; done == 1 {
-					table := regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 65536kb +1 +1 +-\n$`)
-					if r := n.hookhost("jobs"); !table.MatchString(r.stdout) {
-						t.Errorf("jobs: %q", r.stdout)
-					}
-					r := n.hookhost("report", "1.oom")
-					said := strings.Join(strings.Fields(r.stdout), " ") // a note is broken into lines
-					for _, want := range []string{
-						"OUT OF MEMORY: the kernel killed 1 process of the job", told.text,
-					} {
-						if !strings.Contains(said, want) {
-							t.Errorf("report: %q, want %q", r.stdout, want)
-						}
+	n := newNode(t, perProcess)
+	var toStderr, toJobs []time.Duration
+	inTime := func() bool { return slices.Min(toStderr) < knownWithin() && slices.Min(toJobs) < knownWithin() }
+	for done := 0; done < least || done < most && !inTime(); {
+		e := startEating(t, n)
+		// The lines of more are told at the end.
+		for i := int64(1); i <= 8 && (done < least || done < most && !inTime()); i++ {
+			at := e.kill()
+			told := e.told()
+			known := e.known(i)
+			toStderr, toJobs = append(toStderr, told.at-at), append(toJobs, known-at)
+			if done++; done == 1 {
+				table := regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 65536kb +1 +1 +-\n$`)
+				if r := n.hookhost("jobs"); !table.MatchString(r.stdout) {
+					t.Errorf("jobs: %q", r.stdout)
+				}
+				r := n.hookhost("report", "1.oom")
+				said := strings.Join(strings.Fields(r.stdout), " ") // a note is broken into lines
+				for _, want := range []string{
+					"OUT OF MEMORY: the kernel killed 1 process of the job", told.text,
+				} {
+					if !strings.Contains(said, want) {
+						t.Errorf("report: %q, want %q", r.stdout, want)
 					}
 				}
-				time.Sleep(30 * time.Millisecond) // kills that come one by one
 			}
-			if rest := e.end(); len(rest) > 0 {
-				t.Errorf("told twice: %q", rest)
-			}
+			time.Sleep(30 * time.Millisecond) // kills that come one by one
 		}
-		for what, d := range map[string][]time.Duration{"to the job's standard error": toStderr,
-			"to the end of `hookhost jobs`": toJobs} {
-			slices.Sort(d)
-			t.Logf("%d kills, %s: least %v, median %v, 90%% %v, most %v", len(d), what, d[0], d[len(d)/2],
-				d[len(d)*9/10], d[len(d)-1])
-			if d[0] > knownWithin() {
-				t.Errorf("%s: %v at best, want less than %v", what, d[0], knownWithin())
-			}
+		if rest := e.end(); len(rest) > 0 {
+			t.Errorf("told twice: %q", rest)
 		}
-	})
+	}
+	for what, d := range map[string][]time.Duration{"to the job's standard error": toStderr,
+		"to the end of `hookhost jobs`": toJobs} {
+		slices.Sort(d)
+		t.Logf("%d kills, %s: least %v, median %v, 90%% %v, most %v", len(d), what, d[0], d[len(d)/2],
+			d[len(d)*9/10], d[len(d)-1])
+		if d[0] > knownWithin() {
+			t.Errorf("%s: %v at best, want less than %v", what, d[0], knownWithin())
+		}
+	}
 }
 
 // Each of many kills is counted, and their lines are bounded. The kernel logs ten in five seconds,

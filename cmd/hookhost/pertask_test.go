@@ -65,33 +65,32 @@ func TestPerTaskV2(t *testing.T) {
 // With per_task the report tells what each rank used, and which of them ran out of memory.
 func testPerTask(t *testing.T) {
 	const config = "[mpi]\nper_task = true\n" + perProcess
-	bothOf(t, config, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=400mb", "--", "sh", "-c", launcher, "sh",
-			ranked, "0.2 0", "0.2 50000000", "1.5 0")
-		ranks := r.ranks(t)
-		if r.status != 0 || len(ranks) != 3 {
-			t.Fatalf("status %d, ranks %+v", r.status, ranks)
+	n := newNode(t, config)
+	r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=400mb", "--", "sh", "-c", launcher, "sh",
+		ranked, "0.2 0", "0.2 50000000", "1.5 0")
+	ranks := r.ranks(t)
+	if r.status != 0 || len(ranks) != 3 {
+		t.Fatalf("status %d, ranks %+v", r.status, ranks)
+	}
+	for i, rank := range ranks {
+		cput := []float64{0.2, 0.2, 1.5}[i]
+		if rank.World != "one" || rank.Rank != i || rank.PID == 0 || rank.CPUTSeconds == nil ||
+			*rank.CPUTSeconds < cput*0.9 {
+			t.Errorf("rank %d: %+v; want %v s of cpu time", i, rank, cput)
 		}
-		for i, rank := range ranks {
-			cput := []float64{0.2, 0.2, 1.5}[i]
-			if rank.World != "one" || rank.Rank != i || rank.PID == 0 || rank.CPUTSeconds == nil ||
-				*rank.CPUTSeconds < cput*0.9 {
-				t.Errorf("rank %d: %+v; want %v s of cpu time", i, rank, cput)
-			}
-			if rank.OOMKills == nil || *rank.OOMKills != 0 {
-				t.Errorf("rank %d: kills %v", i, rank.OOMKills)
-			}
+		if rank.OOMKills == nil || *rank.OOMKills != 0 {
+			t.Errorf("rank %d: kills %v", i, rank.OOMKills)
 		}
-		if peak := ranks[1].MemPeakBytes; peak != nil && (*peak < 50_000_000 || *peak > 400<<20) { // Linux 5.19 on v2
-			t.Errorf("rank 1's peak is %d", *peak)
+	}
+	if peak := ranks[1].MemPeakBytes; peak != nil && (*peak < 50_000_000 || *peak > 400<<20) { // Linux 5.19 on v2
+		t.Errorf("rank 1's peak is %d", *peak)
+	}
+	for _, h := range r.report(t).Hosts {
+		if *h.CPUTSeconds < 1.9*0.9 ||
+			*h.CPUTSeconds < *ranks[0].CPUTSeconds+*ranks[1].CPUTSeconds+*ranks[2].CPUTSeconds {
+			t.Errorf("the job's cput is %v, of ranks %+v", *h.CPUTSeconds, ranks)
 		}
-		for _, h := range r.report(t).Hosts {
-			if *h.CPUTSeconds < 1.9*0.9 ||
-				*h.CPUTSeconds < *ranks[0].CPUTSeconds+*ranks[1].CPUTSeconds+*ranks[2].CPUTSeconds {
-				t.Errorf("the job's cput is %v, of ranks %+v", *h.CPUTSeconds, ranks)
-			}
-		}
-	})
+	}
 	t.Run("out of memory", func(t *testing.T) {
 		n := newNode(t, config)
 		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=100mb", "--", "sh", "-c", launcher, "sh",

@@ -14,16 +14,6 @@ import (
 
 const byRSS = "[memory]\nenforce = \"rss\""
 
-// bothOf runs a test with a configuration, without and with a daemon.
-func bothOf(t *testing.T, config string, test func(t *testing.T, n *node)) {
-	t.Run("without a daemon", func(t *testing.T) { test(t, newNode(t, config)) })
-	t.Run("with a daemon", func(t *testing.T) {
-		n := newNode(t, config)
-		n.serve()
-		test(t, n)
-	})
-}
-
 // A job reads 2 GiB of files, twenty times its mem, and lives: page cache is not the job's.
 func TestRSSPageCacheIsFree(t *testing.T) {
 	n := newNode(t, byRSS)
@@ -60,26 +50,25 @@ for i in range(8):
 // With both, the kernel limits the job's memory with its page cache. A job that holds too much is
 // told as with rss or, if the kernel is first, as with cgroup.
 func TestCacheIsReclaimedUnderBothBounds(t *testing.T) {
-	bothOf(t, "[memory]\nenforce = \"both\"", func(t *testing.T, n *node) {
-		job := n.start("run", "--job", "76.x", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "sh", "-c",
-			"echo started; read x; exit 0")
-		if got := n.value("76.x", "memory.limit_in_bytes", "memory.max"); got != "104857600" {
-			t.Errorf("the kernel's limit is %s, want 100 MiB", got)
-		}
-		job.stdin.Close()
-		job.report(t)
-		const read = "head -c 157286400 /dev/zero > $1 && cat $1 > /dev/null && rm $1"
-		if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "sh", "-c", read, "sh",
-			n.path("big")); r.status != 0 {
-			t.Errorf("a job that writes and reads 150 MiB: status %d, %q", r.status, r.stderr)
-		}
-		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "python3", "-c",
-			"import time; x=bytearray(150<<20); time.sleep(50)")
-		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) &&
-			!strings.Contains(r.stderr, "Cgroup mem limit exceeded: ") {
-			t.Errorf("a job that holds 150 MiB: status %d, %q", r.status, r.stderr)
-		}
-	})
+	n := newNode(t, "[memory]\nenforce = \"both\"")
+	job := n.start("run", "--job", "76.x", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "sh", "-c",
+		"echo started; read x; exit 0")
+	if got := n.value("76.x", "memory.limit_in_bytes", "memory.max"); got != "104857600" {
+		t.Errorf("the kernel's limit is %s, want 100 MiB", got)
+	}
+	job.stdin.Close()
+	job.report(t)
+	const read = "head -c 157286400 /dev/zero > $1 && cat $1 > /dev/null && rm $1"
+	if r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "sh", "-c", read, "sh",
+		n.path("big")); r.status != 0 {
+		t.Errorf("a job that writes and reads 150 MiB: status %d, %q", r.status, r.stderr)
+	}
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=none", "--", "python3", "-c",
+		"import time; x=bytearray(150<<20); time.sleep(50)")
+	if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) &&
+		!strings.Contains(r.stderr, "Cgroup mem limit exceeded: ") {
+		t.Errorf("a job that holds 150 MiB: status %d, %q", r.status, r.stderr)
+	}
 }
 
 var (
@@ -98,29 +87,28 @@ func TestResidentMemoryOverItsBoundIsKilled(t *testing.T) {
 		{"pmem", "", []string{"-l", "select=1:ncpus=1:mem=1gb", "-l", "pmem=100mb"}, pmemExceeded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bothOf(t, tt.config, func(t *testing.T, n *node) {
-				args := append(append([]string{"run", "--report=json"}, tt.asks...), "--", "python3", "-c",
-					"import time; x=bytearray(150<<20); time.sleep(50)")
-				r := n.hookhost(args...)
-				if r.status != 137 && r.status != 143 {
-					t.Errorf("status %d, want 137 or 143", r.status)
+			n := newNode(t, tt.config)
+			args := append(append([]string{"run", "--report=json"}, tt.asks...), "--", "python3", "-c",
+				"import time; x=bytearray(150<<20); time.sleep(50)")
+			r := n.hookhost(args...)
+			if r.status != 137 && r.status != 143 {
+				t.Errorf("status %d, want 137 or 143", r.status)
+			}
+			if !tt.text.MatchString(r.stderr) {
+				t.Errorf("stderr %q has no %s", r.stderr, tt.text)
+			}
+			if got := tt.text.FindAllString(r.stderr, -1); len(got) > 1 {
+				t.Errorf("told more than once: %q", got)
+			}
+			rep := r.report(t)
+			if !tt.text.MatchString(strings.Join(rep.Notes, "\n")) {
+				t.Errorf("notes %q have no %s", rep.Notes, tt.text)
+			}
+			for host := range rep.Hosts {
+				if !strings.HasPrefix(rep.DiagMessages[host], "job killed: "+tt.name+" ") {
+					t.Errorf("diag_messages %v", rep.DiagMessages)
 				}
-				if !tt.text.MatchString(r.stderr) {
-					t.Errorf("stderr %q has no %s", r.stderr, tt.text)
-				}
-				if got := tt.text.FindAllString(r.stderr, -1); len(got) > 1 {
-					t.Errorf("told more than once: %q", got)
-				}
-				rep := r.report(t)
-				if !tt.text.MatchString(strings.Join(rep.Notes, "\n")) {
-					t.Errorf("notes %q have no %s", rep.Notes, tt.text)
-				}
-				for host := range rep.Hosts {
-					if !strings.HasPrefix(rep.DiagMessages[host], "job killed: "+tt.name+" ") {
-						t.Errorf("diag_messages %v", rep.DiagMessages)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -166,24 +154,23 @@ func (n *node) members() []string {
 }
 
 func TestRlimitsOfNodeAndJobAreInForce(t *testing.T) {
-	bothOf(t, "[rlimits]\ncore = \"0\"\nnofile = \"512:4096\"", func(t *testing.T, n *node) {
-		const show = "echo $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sc) $(ulimit -Sv)"
-		if r := n.hookhost("run", "--report=none", "--", "sh", "-c", show); r.status != 0 ||
-			r.stdout != "512 4096 0 unlimited\n" {
-			t.Errorf("the node's: status %d, %q", r.status, r.stdout)
-		}
-		r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100:200", "-l", "pvmem=4gb", "--", "sh", "-c",
-			show)
-		if r.status != 0 || r.stdout != "100 200 0 4194304\n" {
-			t.Errorf("the job's: status %d, %q, %q", r.status, r.stdout, r.stderr)
-		}
-		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=5000", "--", "true"); r.status == 0 ||
-			!strings.Contains(r.stderr, "rlimit_nofile requested (5000) exceeds this host's limit (4096)") {
-			t.Errorf("too much: status %d, %q", r.status, r.stderr)
-		}
-		if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100", "--",
-			"no-such-program-here"); r.status != 127 {
-			t.Errorf("no program: status %d, want 127", r.status)
-		}
-	})
+	n := newNode(t, "[rlimits]\ncore = \"0\"\nnofile = \"512:4096\"")
+	const show = "echo $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sc) $(ulimit -Sv)"
+	if r := n.hookhost("run", "--report=none", "--", "sh", "-c", show); r.status != 0 ||
+		r.stdout != "512 4096 0 unlimited\n" {
+		t.Errorf("the node's: status %d, %q", r.status, r.stdout)
+	}
+	r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100:200", "-l", "pvmem=4gb", "--", "sh", "-c",
+		show)
+	if r.status != 0 || r.stdout != "100 200 0 4194304\n" {
+		t.Errorf("the job's: status %d, %q, %q", r.status, r.stdout, r.stderr)
+	}
+	if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=5000", "--", "true"); r.status == 0 ||
+		!strings.Contains(r.stderr, "rlimit_nofile requested (5000) exceeds this host's limit (4096)") {
+		t.Errorf("too much: status %d, %q", r.status, r.stderr)
+	}
+	if r := n.hookhost("run", "--report=none", "-l", "rlimit_nofile=100", "--",
+		"no-such-program-here"); r.status != 127 {
+		t.Errorf("no program: status %d, want 127", r.status)
+	}
 }

@@ -47,8 +47,7 @@ and, after the grace, SIGKILL. It can have a signal before that:
   -l kill_delay=60                   60 seconds from SIGTERM to SIGKILL
 
 The job is the daemon's, and ends when 'hookhost run' is killed. SIGHUP and SIGINT are ignored where
-run was started so, as by nohup; CMD itself ignores neither. If no daemon runs, one is started
-that goes seconds after its last job.
+run was started so, as by nohup; CMD itself ignores neither.
 
 CMD has the caller's umask, environment and open files. With -u CMD is another user's, and so is HOME.
 CMD gets PATH, TZ, HOOKHOST_* and the variables of terminal and language then, and of the open files
@@ -157,7 +156,7 @@ func (c *cli) runJob(
 	if err != nil {
 		return 0, err
 	}
-	link, err := c.finder().Open(ctx, cfg.Cgroup.Prefix, log)
+	link, err := daemon.Open(c.Socket, log)
 	if err != nil {
 		return 0, err
 	}

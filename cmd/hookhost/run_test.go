@@ -17,18 +17,14 @@ import (
 
 const mib = 1 << 20
 
-// both runs a test without and with a daemon.
-func both(t *testing.T, test func(t *testing.T, n *node)) { bothOf(t, "", test) }
-
 func TestRunPassesOutputAndStatusThrough(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		cmd := n.command("run", "--report=none", "--", "sh", "-c", "cat; echo to-stderr >&2; exit 7")
-		cmd.Stdin = strings.NewReader("in and out")
-		r := n.finish(cmd)
-		if r.status != 7 || r.stdout != "in and out" || r.stderr != "to-stderr\n" {
-			t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
-		}
-	})
+	n := newNode(t)
+	cmd := n.command("run", "--report=none", "--", "sh", "-c", "cat; echo to-stderr >&2; exit 7")
+	cmd.Stdin = strings.NewReader("in and out")
+	r := n.finish(cmd)
+	if r.status != 7 || r.stdout != "in and out" || r.stderr != "to-stderr\n" {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
 }
 
 func TestRunExitStatusOfAShell(t *testing.T) {
@@ -50,29 +46,28 @@ func TestRunExitStatusOfAShell(t *testing.T) {
 }
 
 func TestRunMemoryLimit(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c",
-			"x=bytearray(300<<20)")
-		if r.status != 137 {
-			t.Errorf("status %d, want 137", r.status)
+	n := newNode(t)
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c",
+		"x=bytearray(300<<20)")
+	if r.status != 137 {
+		t.Errorf("status %d, want 137", r.status)
+	}
+	if !strings.Contains(r.stderr, "Cgroup mem limit exceeded: Killed process ") ||
+		!strings.Contains(r.stderr, "(python3)") {
+		t.Errorf("stderr does not name the limit and the killed process: %q", r.stderr)
+	}
+	rep := r.report(t)
+	for host, h := range rep.Hosts {
+		if h.OOMKills == nil || *h.OOMKills < 1 {
+			t.Errorf("oom_kills = %v, want at least 1", h.OOMKills)
 		}
-		if !strings.Contains(r.stderr, "Cgroup mem limit exceeded: Killed process ") ||
-			!strings.Contains(r.stderr, "(python3)") {
-			t.Errorf("stderr does not name the limit and the killed process: %q", r.stderr)
+		if h.MemLimitBytes == nil || *h.MemLimitBytes != 64*mib {
+			t.Errorf("mem_limit_bytes = %v, want 64 MiB", h.MemLimitBytes)
 		}
-		rep := r.report(t)
-		for host, h := range rep.Hosts {
-			if h.OOMKills == nil || *h.OOMKills < 1 {
-				t.Errorf("oom_kills = %v, want at least 1", h.OOMKills)
-			}
-			if h.MemLimitBytes == nil || *h.MemLimitBytes != 64*mib {
-				t.Errorf("mem_limit_bytes = %v, want 64 MiB", h.MemLimitBytes)
-			}
-			if !strings.HasPrefix(rep.DiagMessages[host], "Cgroup mem limit exceeded") {
-				t.Errorf("diag_messages = %v", rep.DiagMessages)
-			}
+		if !strings.HasPrefix(rep.DiagMessages[host], "Cgroup mem limit exceeded") {
+			t.Errorf("diag_messages = %v", rep.DiagMessages)
 		}
-	})
+	}
 }
 
 // The kernel reclaims page cache at the limit all the time; that is no kill, and nobody is to be
@@ -96,24 +91,23 @@ func TestRunReclaimIsNoOOM(t *testing.T) {
 }
 
 func TestRunKillsDaemons(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "--report=json", "--", "sh", "-c",
-			"setsid sleep 1000.25 & setsid setsid sleep 1000.25 & sleep 0.1; exit 3")
-		if r.status != 3 {
-			t.Errorf("status %d, want 3", r.status)
+	n := newNode(t)
+	r := n.hookhost("run", "--report=json", "--", "sh", "-c",
+		"setsid sleep 1000.25 & setsid setsid sleep 1000.25 & sleep 0.1; exit 3")
+	if r.status != 3 {
+		t.Errorf("status %d, want 3", r.status)
+	}
+	if pids := processesNamed("sleep", "1000.25"); len(pids) > 0 {
+		t.Errorf("left running: %v", pids)
+	}
+	if dirs := n.jobDirs(); len(dirs) > 0 {
+		t.Errorf("left: %v", dirs)
+	}
+	for _, h := range r.report(t).Hosts {
+		if h.Kill == nil || h.Kill.Signal != "SIGKILL" || h.Kill.Stragglers < 2 {
+			t.Errorf("kill = %+v, want SIGKILL of 2 stragglers", h.Kill)
 		}
-		if pids := processesNamed("sleep", "1000.25"); len(pids) > 0 {
-			t.Errorf("left running: %v", pids)
-		}
-		if dirs := n.jobDirs(); len(dirs) > 0 {
-			t.Errorf("left: %v", dirs)
-		}
-		for _, h := range r.report(t).Hosts {
-			if h.Kill == nil || h.Kill.Signal != "SIGKILL" || h.Kill.Stragglers < 2 {
-				t.Errorf("kill = %+v, want SIGKILL of 2 stragglers", h.Kill)
-			}
-		}
-	})
+	}
 }
 
 func TestRunAccountsCPUTime(t *testing.T) {
@@ -141,76 +135,74 @@ print(sum(r.ru_utime + r.ru_stime for r in u))`
 }
 
 func TestRunCountsMemoryWithoutPageCache(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		big := n.path("big")
-		if out, err := exec.Command("sh", "-c", "head -c 524288000 /dev/zero > "+big).CombinedOutput(); err != nil {
-			t.Fatal(string(out), err)
-		}
-		script := `x = bytearray(50 << 20)
+	n := newNode(t)
+	big := n.path("big")
+	if out, err := exec.Command("sh", "-c", "head -c 524288000 /dev/zero > "+big).CombinedOutput(); err != nil {
+		t.Fatal(string(out), err)
+	}
+	script := `x = bytearray(50 << 20)
 f = open("` + big + `", "rb", buffering=0)
 b = bytearray(1 << 16)
 while f.readinto(b): pass`
-		r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=1gb", "--report=json", "--", "python3", "-c", script)
-		for _, h := range r.report(t).Hosts {
-			if h.MemBytes == nil || *h.MemBytes < 50*mib || *h.MemBytes > 60*mib {
-				t.Errorf("mem_bytes = %v, want 50 to 60 MiB (%s)", *h.MemBytes, h.MemSource)
-			}
-			if h.CgroupPeakBytes == nil || *h.CgroupPeakBytes < 50*mib {
-				t.Errorf("cgroup_peak_bytes = %v", h.CgroupPeakBytes)
-			}
-			if h.MemSource == "" {
-				t.Error("mem_source does not say what mem is")
-			}
+	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=1gb", "--report=json", "--", "python3", "-c", script)
+	for _, h := range r.report(t).Hosts {
+		if h.MemBytes == nil || *h.MemBytes < 50*mib || *h.MemBytes > 60*mib {
+			t.Errorf("mem_bytes = %v, want 50 to 60 MiB (%s)", *h.MemBytes, h.MemSource)
 		}
-	})
+		if h.CgroupPeakBytes == nil || *h.CgroupPeakBytes < 50*mib {
+			t.Errorf("cgroup_peak_bytes = %v", h.CgroupPeakBytes)
+		}
+		if h.MemSource == "" {
+			t.Error("mem_source does not say what mem is")
+		}
+	}
 }
 
 // Jobs at once hold different cpus, and one too many is refused with the reason.
 func TestRunJobsShareTheNode(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		const cpus = 2
-		if out, _ := exec.Command("nproc").Output(); strings.TrimSpace(string(out)) != fmt.Sprint(cpus) {
-			t.Fatalf("this test is written for hosts with %d cpus", cpus)
+	n := newNode(t)
+	const cpus = 2
+	if out, _ := exec.Command("nproc").Output(); strings.TrimSpace(string(out)) != fmt.Sprint(cpus) {
+		t.Fatalf("this test is written for hosts with %d cpus", cpus)
+	}
+	release := n.path("release")
+	must.NoError(t, syscall.Mkfifo(release, 0o600))
+	var jobs []*exec.Cmd
+	for i := range cpus {
+		cmd := n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=none", "--", "sh", "-c",
+			fmt.Sprintf("grep Cpus_allowed_list /proc/self/status > %s; read x < %s", n.path(fmt.Sprint("cpus", i)),
+				release))
+		cmd.Stderr = os.Stderr
+		must.NoError(t, cmd.Start())
+		jobs = append(jobs, cmd)
+	}
+	lists := map[string]bool{}
+	for i := range cpus {
+		file := n.path(fmt.Sprint("cpus", i))
+		must.Eventually(t, "job writes its cpus",
+			func() bool { b, _ := os.ReadFile(file); return strings.HasSuffix(string(b), "\n") })
+		b, _ := os.ReadFile(file)
+		lists[string(b)] = true
+	}
+	if len(lists) != cpus {
+		t.Errorf("jobs share cpus: %v", lists)
+	}
+	r := n.hookhost("run", "-l", "select=1:ncpus=1", "--", "touch", n.path("ran"))
+	if r.status != 125 || !strings.Contains(r.stderr, "ncpus requested (1) exceeds ncpus available (0)") {
+		t.Errorf("third job: status %d, stderr %q", r.status, r.stderr)
+	}
+	if exists(n.path("ran")) {
+		t.Error("third job ran")
+	}
+	f, err := os.OpenFile(release, os.O_RDWR, 0)
+	must.NoError(t, err)
+	fmt.Fprint(f, strings.Repeat("go\n", 64))
+	for _, cmd := range jobs {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("job: %v", err)
 		}
-		release := n.path("release")
-		must.NoError(t, syscall.Mkfifo(release, 0o600))
-		var jobs []*exec.Cmd
-		for i := range cpus {
-			cmd := n.command("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=none", "--", "sh", "-c",
-				fmt.Sprintf("grep Cpus_allowed_list /proc/self/status > %s; read x < %s", n.path(fmt.Sprint("cpus", i)),
-					release))
-			cmd.Stderr = os.Stderr
-			must.NoError(t, cmd.Start())
-			jobs = append(jobs, cmd)
-		}
-		lists := map[string]bool{}
-		for i := range cpus {
-			file := n.path(fmt.Sprint("cpus", i))
-			must.Eventually(t, "job writes its cpus",
-				func() bool { b, _ := os.ReadFile(file); return strings.HasSuffix(string(b), "\n") })
-			b, _ := os.ReadFile(file)
-			lists[string(b)] = true
-		}
-		if len(lists) != cpus {
-			t.Errorf("jobs share cpus: %v", lists)
-		}
-		r := n.hookhost("run", "-l", "select=1:ncpus=1", "--", "touch", n.path("ran"))
-		if r.status != 125 || !strings.Contains(r.stderr, "ncpus requested (1) exceeds ncpus available (0)") {
-			t.Errorf("third job: status %d, stderr %q", r.status, r.stderr)
-		}
-		if exists(n.path("ran")) {
-			t.Error("third job ran")
-		}
-		f, err := os.OpenFile(release, os.O_RDWR, 0)
-		must.NoError(t, err)
-		fmt.Fprint(f, strings.Repeat("go\n", 64))
-		for _, cmd := range jobs {
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("job: %v", err)
-			}
-		}
-		f.Close()
-	})
+	}
+	f.Close()
 }
 
 func TestRunForwardsSignals(t *testing.T) {
@@ -357,9 +349,7 @@ func TestRunLeavesTheProgramAlone(t *testing.T) {
 }
 
 func TestRunCrashOfPluginAndDaemon(t *testing.T) {
-	t.Run("hooks/cgroup", func(t *testing.T) {
-		both(t, func(t *testing.T, n *node) { crash(t, n, nil) })
-	})
+	t.Run("hooks/cgroup", func(t *testing.T) { crash(t, newNode(t), nil) })
 	t.Run("serve", func(t *testing.T) {
 		n := newNode(t)
 		crash(t, n, n.serve())
@@ -436,22 +426,21 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 
 // Numbers that begin anew are no licence to take another job's place, or its files.
 func TestRunAfterStateWasDeleted(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		release := n.path("release")
-		must.NoError(t, syscall.Mkfifo(release, 0o600))
-		first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+
-			"; read x < "+release+`; test -d "$TMPDIR" && test -f "$PBS_NODEFILE"`)
-		must.NoError(t, first.Start())
-		must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
-		must.NoError(t, os.Remove(n.path("state/job-number")))
-		if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
-			t.Errorf("second job: status %d", r.status)
-		}
-		must.NoError(t, os.WriteFile(release, []byte("go\n"), 0))
-		if err := first.Wait(); err != nil {
-			t.Errorf("first job: %v", err)
-		}
-	})
+	n := newNode(t)
+	release := n.path("release")
+	must.NoError(t, syscall.Mkfifo(release, 0o600))
+	first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+
+		"; read x < "+release+`; test -d "$TMPDIR" && test -f "$PBS_NODEFILE"`)
+	must.NoError(t, first.Start())
+	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	must.NoError(t, os.Remove(n.path("state/job-number")))
+	if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
+		t.Errorf("second job: status %d", r.status)
+	}
+	must.NoError(t, os.WriteFile(release, []byte("go\n"), 0))
+	if err := first.Wait(); err != nil {
+		t.Errorf("first job: %v", err)
+	}
 }
 
 // A caller who hangs up in the middle harms nobody but itself.

@@ -159,72 +159,70 @@ func (n *node) ticks(name string) int {
 // process of it stands, also the one that left its session and takes its own SIGCONT. The job's
 // cpus are another job's meanwhile. Then the job goes on, and that time is not its walltime.
 func TestSuspendedRunStandsAndItsTimeIsNotCounted(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		// The daemon of the job continues the leader as often as it can, which a SIGSTOP alone
-		// would not withstand.
-		script := fmt.Sprintf(`setsid sh -c 'while kill -CONT $0 2>/dev/null; do printf x >> %s; sleep 0.02; done' $$ &
+	n := newNode(t)
+	// The daemon of the job continues the leader as often as it can, which a SIGSTOP alone
+	// would not withstand.
+	script := fmt.Sprintf(`setsid sh -c 'while kill -CONT $0 2>/dev/null; do printf x >> %s; sleep 0.02; done' $$ &
 echo started
 while ! [ -e %s ]; do printf x >> %s; sleep 0.05; done
 exit 0`, n.path("daemon"), n.path("enough"), n.path("leader"))
-		cpus := strconv.Itoa(online(t))
-		began := time.Now()
-		job := n.start("run", "--job", "71.x", "-l", "ncpus="+cpus, "--report=json", "--", "sh", "-c", script)
-		if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 125 {
-			t.Errorf("a job beside one that has all cpus: status %d", r.status)
-		}
-		must.Eventually(t, "both run", func() bool { return exists(n.path("daemon")) && exists(n.path("leader")) })
-		job.suspend()
-		if frozen, state := n.frozen("71.x"), n.state("71.x"); !frozen || state != "suspended" {
-			t.Errorf("frozen %v, state %q", frozen, state)
-		}
-		stopped := time.Now()
-		daemon, leader := n.ticks("daemon"), n.ticks("leader")
-		if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 0 {
-			t.Errorf("a job in place of a suspended one: status %d", r.status)
-		}
-		time.Sleep(time.Until(stopped.Add(2 * time.Second)))
-		if d, l := n.ticks("daemon"), n.ticks("leader"); d != daemon || l != leader {
-			t.Errorf("the daemon ran from %d to %d, the leader from %d to %d", daemon, d, leader, l)
-		}
-		stood := time.Since(stopped)
-		job.signal(syscall.SIGCONT)
-		must.Eventually(t, "the job runs on",
-			func() bool { return n.ticks("leader") > leader && n.ticks("daemon") > daemon })
-		if s := n.state("71.x"); s != "running" {
-			t.Errorf("after it was resumed its state is %q", s)
-		}
-		must.NoError(t, os.WriteFile(n.path("enough"), nil, 0o600))
-		rep := job.report(t)
-		ran := time.Since(began) - stood
-		var hours, minutes, seconds int
-		_, err := fmt.Sscanf(fmt.Sprint(rep.ResourcesUsed["walltime"]), "%d:%d:%d", &hours, &minutes, &seconds)
-		if wall := time.Duration(3600*hours+60*minutes+seconds) * time.Second; err != nil ||
-			wall > ran+500*time.Millisecond {
-			t.Errorf("walltime %v, %v; it ran for %v and stood for %v", rep.ResourcesUsed["walltime"], err, ran, stood)
-		}
-		if !strings.Contains(strings.Join(rep.Notes, "\n"), "suspended for ") {
-			t.Errorf("notes %q", rep.Notes)
-		}
-	})
+	cpus := strconv.Itoa(online(t))
+	began := time.Now()
+	job := n.start("run", "--job", "71.x", "-l", "ncpus="+cpus, "--report=json", "--", "sh", "-c", script)
+	if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 125 {
+		t.Errorf("a job beside one that has all cpus: status %d", r.status)
+	}
+	must.Eventually(t, "both run", func() bool { return exists(n.path("daemon")) && exists(n.path("leader")) })
+	job.suspend()
+	if frozen, state := n.frozen("71.x"), n.state("71.x"); !frozen || state != "suspended" {
+		t.Errorf("frozen %v, state %q", frozen, state)
+	}
+	stopped := time.Now()
+	daemon, leader := n.ticks("daemon"), n.ticks("leader")
+	if r := n.hookhost("run", "--report=none", "-l", "ncpus="+cpus, "--", "true"); r.status != 0 {
+		t.Errorf("a job in place of a suspended one: status %d", r.status)
+	}
+	time.Sleep(time.Until(stopped.Add(2 * time.Second)))
+	if d, l := n.ticks("daemon"), n.ticks("leader"); d != daemon || l != leader {
+		t.Errorf("the daemon ran from %d to %d, the leader from %d to %d", daemon, d, leader, l)
+	}
+	stood := time.Since(stopped)
+	job.signal(syscall.SIGCONT)
+	must.Eventually(t, "the job runs on",
+		func() bool { return n.ticks("leader") > leader && n.ticks("daemon") > daemon })
+	if s := n.state("71.x"); s != "running" {
+		t.Errorf("after it was resumed its state is %q", s)
+	}
+	must.NoError(t, os.WriteFile(n.path("enough"), nil, 0o600))
+	rep := job.report(t)
+	ran := time.Since(began) - stood
+	var hours, minutes, seconds int
+	_, err := fmt.Sscanf(fmt.Sprint(rep.ResourcesUsed["walltime"]), "%d:%d:%d", &hours, &minutes, &seconds)
+	if wall := time.Duration(3600*hours+60*minutes+seconds) * time.Second; err != nil ||
+		wall > ran+500*time.Millisecond {
+		t.Errorf("walltime %v, %v; it ran for %v and stood for %v", rep.ResourcesUsed["walltime"], err, ran, stood)
+	}
+	if !strings.Contains(strings.Join(rep.Notes, "\n"), "suspended for ") {
+		t.Errorf("notes %q", rep.Notes)
+	}
 }
 
 // A suspended job can be ended at once: on request it takes its SIGTERM.
 func TestSuspendedJobTerminates(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		job := n.start("run", "--job", "72.x", "--report=json", "--", "sh", "-c",
-			"trap 'echo last words; exit 0' TERM; echo started; while :; do sleep 0.05; done")
-		job.suspend()
-		if !n.frozen("72.x") {
-			t.Error("the job is not frozen")
-		}
-		start := time.Now()
-		job.signal(syscall.SIGTERM)
-		job.signal(syscall.SIGCONT) // for the run itself, which stopped with the job
-		job.report(t)
-		if took := time.Since(start); took > 3*time.Second {
-			t.Errorf("it took %v", took)
-		}
-	})
+	n := newNode(t)
+	job := n.start("run", "--job", "72.x", "--report=json", "--", "sh", "-c",
+		"trap 'echo last words; exit 0' TERM; echo started; while :; do sleep 0.05; done")
+	job.suspend()
+	if !n.frozen("72.x") {
+		t.Error("the job is not frozen")
+	}
+	start := time.Now()
+	job.signal(syscall.SIGTERM)
+	job.signal(syscall.SIGCONT) // for the run itself, which stopped with the job
+	job.report(t)
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }
 
 // Events of pbs_mom do the same, and may be repeated.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/top"
 )
 
@@ -35,7 +36,7 @@ text, with all columns. It needs no terminal.`,
 			if !once && !top.IsTerminal(os.Stdout) {
 				return misuse(errors.New("top: standard output is no terminal: use --once"))
 			}
-			client, err := c.dial()
+			client, err := api.Dial(c.Socket)
 			if err != nil {
 				return fmt.Errorf("top: %w", err)
 			}

@@ -130,69 +130,67 @@ func tellsEnd(t testing.TB, stderr string, rep usageReport, what string, limit i
 
 // A warning, the end, and both in time.
 func TestWalltimeWarnsAndEndsTheJob(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		limit, before := enough(3), enough(2)
-		r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", fmt.Sprint("walltime_signal=USR1@", before),
-			"--report=json", "--", "python3", "-c", traps)
-		rep, times := r.report(t), said(t, r.stdout)
-		if r.status != 143 || rep.ExitStatus == nil || *rep.ExitStatus != 256+15 {
-			t.Errorf("status %d, in the report %v; want 143 and PBS's 271", r.status, rep.ExitStatus)
-		}
-		launched := onMonotonic(t, rep.Start)
-		if len(times) != 3 {
-			t.Fatalf("the program tells %v", times)
-		}
-		within(t, "SIGUSR1", times["SIGUSR1"], launched+time.Duration(limit-before)*time.Second)
-		within(t, "SIGTERM", times["SIGTERM"], launched+time.Duration(limit)*time.Second)
-		tellsEnd(t, r.stderr, rep, "walltime", limit, "SIGTERM")
-		if warned := regexp.MustCompile(fmt.Sprintf(`(?m)^=>> PBS: walltime: 00:00:0\d left of 00:00:%02d$`,
-			limit)); len(warned.FindAllString(r.stderr, -1)) != 1 {
-			t.Errorf("stderr %q has not one %s", r.stderr, warned)
-		}
-		text := n.hookhost("report", rep.Job).stdout
-		if !strings.Contains(text, "killed by SIGTERM (Exit_status 271)") ||
-			!strings.Contains(text, "job killed: walltime ") {
-			t.Errorf("report %q", text)
-		}
-	})
+	n := newNode(t)
+	limit, before := enough(3), enough(2)
+	r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", fmt.Sprint("walltime_signal=USR1@", before),
+		"--report=json", "--", "python3", "-c", traps)
+	rep, times := r.report(t), said(t, r.stdout)
+	if r.status != 143 || rep.ExitStatus == nil || *rep.ExitStatus != 256+15 {
+		t.Errorf("status %d, in the report %v; want 143 and PBS's 271", r.status, rep.ExitStatus)
+	}
+	launched := onMonotonic(t, rep.Start)
+	if len(times) != 3 {
+		t.Fatalf("the program tells %v", times)
+	}
+	within(t, "SIGUSR1", times["SIGUSR1"], launched+time.Duration(limit-before)*time.Second)
+	within(t, "SIGTERM", times["SIGTERM"], launched+time.Duration(limit)*time.Second)
+	tellsEnd(t, r.stderr, rep, "walltime", limit, "SIGTERM")
+	if warned := regexp.MustCompile(fmt.Sprintf(`(?m)^=>> PBS: walltime: 00:00:0\d left of 00:00:%02d$`,
+		limit)); len(warned.FindAllString(r.stderr, -1)) != 1 {
+		t.Errorf("stderr %q has not one %s", r.stderr, warned)
+	}
+	text := n.hookhost("report", rep.Job).stdout
+	if !strings.Contains(text, "killed by SIGTERM (Exit_status 271)") ||
+		!strings.Contains(text, "job killed: walltime ") {
+		t.Errorf("report %q", text)
+	}
 }
 
 // A program that does not end by SIGTERM ends by SIGKILL, wherever in the job it hides.
 func TestWalltimeKills(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		limit := enough(2)
-		over := time.Duration(limit) * time.Second
-		r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", "kill_delay=1", "--report=json", "--",
-			"python3", "-c", traps, "stay")
-		killed := monotonic()
-		rep, times := r.report(t), said(t, r.stdout)
-		if r.status != 137 || rep.ExitStatus == nil || *rep.ExitStatus != 256+9 {
-			t.Errorf("status %d, in the report %v; want 137 and PBS's 265", r.status, rep.ExitStatus)
+	n := newNode(t)
+	limit := enough(2)
+	over := time.Duration(limit) * time.Second
+	r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", "kill_delay=1", "--report=json", "--",
+		"python3", "-c", traps, "stay")
+	killed := monotonic()
+	rep, times := r.report(t), said(t, r.stdout)
+	if r.status != 137 || rep.ExitStatus == nil || *rep.ExitStatus != 256+9 {
+		t.Errorf("status %d, in the report %v; want 137 and PBS's 265", r.status, rep.ExitStatus)
+	}
+	launched := onMonotonic(t, rep.Start)
+	for _, who := range []string{"", "child-"} {
+		if times[who+"started"] == 0 || times[who+"SIGTERM"] == 0 {
+			t.Fatalf("the programs tell %v", times)
 		}
-		launched := onMonotonic(t, rep.Start)
-		for _, who := range []string{"", "child-"} {
-			if times[who+"started"] == 0 || times[who+"SIGTERM"] == 0 {
-				t.Fatalf("the programs tell %v", times)
-			}
-			within(t, who+"SIGTERM", times[who+"SIGTERM"], launched+over)
-		}
-		if killed < launched+over+time.Second-early {
-			t.Errorf("killed %v after the launch, before its grace of a second was over", killed-launched)
-		}
-		within(t, "the end", onMonotonic(t, rep.End), launched+over+time.Second)
-		tellsEnd(t, r.stderr, rep, "walltime", limit, "SIGKILL after a grace of 1s")
-	})
+		within(t, who+"SIGTERM", times[who+"SIGTERM"], launched+over)
+	}
+	if killed < launched+over+time.Second-early {
+		t.Errorf("killed %v after the launch, before its grace of a second was over", killed-launched)
+	}
+	within(t, "the end", onMonotonic(t, rep.End), launched+over+time.Second)
+	tellsEnd(t, r.stderr, rep, "walltime", limit, "SIGKILL after a grace of 1s")
 }
 
 // A suspended job's time stands still.
 func TestWalltimeOfSuspendedJob(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		const stand = 4 * time.Second
-		seconds := enough(3)
-		limit := time.Duration(seconds) * time.Second
-		// The program counts how long it ran. A longer time between two looks is one in which it
-		// stood, or a machine that is very slow.
-		const count = `
+	n := newNode(t)
+	const stand = 4 * time.Second
+	seconds := enough(3)
+	limit := time.Duration(seconds) * time.Second
+	// The program counts how long it ran. A longer time between two looks is one in which it
+	// stood, or a machine that is very slow.
+	const count = `
 import signal, sys, time
 ran, last = 0.0, time.monotonic()
 def end(number, frame):
@@ -206,38 +204,37 @@ while True:
     if now - last < 2: ran += now - last
     last = now
 `
-		job := n.start("run", "--job", "81.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3",
-			"-c", count)
-		before := monotonic()
-		job.suspend()
-		stopped := monotonic()
-		if left, _ := n.left(t, "81.x"); left <= 0 || left > float64(seconds) {
-			t.Errorf("%.3f seconds left of a suspended job", left)
-		}
-		time.Sleep(stand - (monotonic() - stopped))
-		leftThen, _ := n.left(t, "81.x")
-		going := monotonic()
-		job.signal(syscall.SIGCONT)
-		job.wait()
-		rep := result{stderr: job.stderr.String()}.report(t)
-		if rep.ExitStatus == nil || *rep.ExitStatus != 7 {
-			t.Errorf("exit status %v, want 7", rep.ExitStatus)
-		}
-		launched, ended := onMonotonic(t, rep.Start), onMonotonic(t, rep.End)
-		t.Logf("launched %v before it was to stop; stood for %v; %.3f s were left; ended %v after the launch",
-			before-launched, going-stopped, leftThen, ended-launched)
-		if ran := ended - launched - (going - stopped); ran < limit-early {
-			t.Errorf("it had %v of its %v", ran, limit)
-		}
-		if ran := ended - launched - (going - before); ran > limit+late {
-			t.Errorf("it had %v of its %v", ran, limit)
-		}
-		own, found := said(t, job.output())["ran"]
-		if !found || own > limit+late {
-			t.Errorf("by its own count it ran for %v of its %v", own, limit)
-		}
-		tellsEnd(t, job.stderr.String(), rep, "walltime", seconds, "SIGTERM")
-	})
+	job := n.start("run", "--job", "81.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3",
+		"-c", count)
+	before := monotonic()
+	job.suspend()
+	stopped := monotonic()
+	if left, _ := n.left(t, "81.x"); left <= 0 || left > float64(seconds) {
+		t.Errorf("%.3f seconds left of a suspended job", left)
+	}
+	time.Sleep(stand - (monotonic() - stopped))
+	leftThen, _ := n.left(t, "81.x")
+	going := monotonic()
+	job.signal(syscall.SIGCONT)
+	job.wait()
+	rep := result{stderr: job.stderr.String()}.report(t)
+	if rep.ExitStatus == nil || *rep.ExitStatus != 7 {
+		t.Errorf("exit status %v, want 7", rep.ExitStatus)
+	}
+	launched, ended := onMonotonic(t, rep.Start), onMonotonic(t, rep.End)
+	t.Logf("launched %v before it was to stop; stood for %v; %.3f s were left; ended %v after the launch",
+		before-launched, going-stopped, leftThen, ended-launched)
+	if ran := ended - launched - (going - stopped); ran < limit-early {
+		t.Errorf("it had %v of its %v", ran, limit)
+	}
+	if ran := ended - launched - (going - before); ran > limit+late {
+		t.Errorf("it had %v of its %v", ran, limit)
+	}
+	own, found := said(t, job.output())["ran"]
+	if !found || own > limit+late {
+		t.Errorf("by its own count it ran for %v of its %v", own, limit)
+	}
+	tellsEnd(t, job.stderr.String(), rep, "walltime", seconds, "SIGTERM")
 }
 
 // left returns what `hookhost jobs` says is left of a job, in seconds, and how long it has run; -1
@@ -403,74 +400,69 @@ func TestWalltimeIsAltered(t *testing.T) {
 // A soft limit ends nothing, a node's own maximum everything; what asks for no time has none.
 func TestWalltimeLimits(t *testing.T) {
 	t.Run("soft", func(t *testing.T) {
-		both(t, func(t *testing.T, n *node) {
-			if r := n.hookhost("run", "--report=none", "-l", "soft_walltime=1", "-l", "min_walltime=1", "--", "sleep",
-				"2.5"); r.status != 0 {
-				t.Errorf("status %d, stderr %q", r.status, r.stderr)
-			}
-		})
+		n := newNode(t)
+		if r := n.hookhost("run", "--report=none", "-l", "soft_walltime=1", "-l", "min_walltime=1", "--", "sleep",
+			"2.5"); r.status != 0 {
+			t.Errorf("status %d, stderr %q", r.status, r.stderr)
+		}
 	})
 	t.Run("maximum", func(t *testing.T) {
-		bothOf(t, "[walltime]\nmaximum = \"2s\"", func(t *testing.T, n *node) {
-			for _, asks := range [][]string{{"-l", "walltime=100"}, {"-l", "soft_walltime=50"}} {
-				r := n.hookhost(append(append([]string{"run", "--report=json"}, asks...), "--", "sleep", "60")...)
-				if r.status != 143 {
-					t.Errorf("%v: status %d, want 143", asks, r.status)
-				}
-				tellsEnd(t, r.stderr, r.report(t), "walltime", 2, "SIGTERM")
+		n := newNode(t, "[walltime]\nmaximum = \"2s\"")
+		for _, asks := range [][]string{{"-l", "walltime=100"}, {"-l", "soft_walltime=50"}} {
+			r := n.hookhost(append(append([]string{"run", "--report=json"}, asks...), "--", "sleep", "60")...)
+			if r.status != 143 {
+				t.Errorf("%v: status %d, want 143", asks, r.status)
 			}
-			if r := n.hookhost("run", "--report=none", "-l", "walltime=100", "--", "true"); r.status != 0 {
-				t.Errorf("a job that needs less than it asks for: %+v", r)
-			}
-		})
+			tellsEnd(t, r.stderr, r.report(t), "walltime", 2, "SIGTERM")
+		}
+		if r := n.hookhost("run", "--report=none", "-l", "walltime=100", "--", "true"); r.status != 0 {
+			t.Errorf("a job that needs less than it asks for: %+v", r)
+		}
 	})
 	t.Run("off", func(t *testing.T) {
-		bothOf(t, "[walltime]\nenabled = false", func(t *testing.T, n *node) {
-			if r := n.hookhost("run", "--report=none", "-l", "walltime=1", "--", "sleep", "2.5"); r.status != 0 {
-				t.Errorf("status %d, stderr %q", r.status, r.stderr)
-			}
-		})
+		n := newNode(t, "[walltime]\nenabled = false")
+		if r := n.hookhost("run", "--report=none", "-l", "walltime=1", "--", "sleep", "2.5"); r.status != 0 {
+			t.Errorf("status %d, stderr %q", r.status, r.stderr)
+		}
 	})
 }
 
 // A job is ended for its cpu time within a second of it.
 func TestCputEndsTheJobWithinASecond(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(min(online(t), 2)), "-l", "cput=2", "--report=json", "--",
-			"sh", "-c", "while :; do :; done & while :; do :; done")
-		if r.status != 143 {
-			t.Errorf("status %d, want 143", r.status)
+	n := newNode(t)
+	r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(min(online(t), 2)), "-l", "cput=2", "--report=json", "--",
+		"sh", "-c", "while :; do :; done & while :; do :; done")
+	if r.status != 143 {
+		t.Errorf("status %d, want 143", r.status)
+	}
+	rep := r.report(t)
+	tellsEnd(t, r.stderr, rep, "cput", 2, "SIGTERM")
+	most := 3.3 // it goes on until it has its SIGTERM
+	if exists("/lab/.lab/command") {
+		most += 2 * late.Seconds()
+	}
+	for _, h := range rep.Hosts {
+		if h.CPUTSeconds == nil {
+			t.Error("no cput")
+		} else if *h.CPUTSeconds < 2 || *h.CPUTSeconds > most {
+			t.Errorf("cput %.3f seconds, want 2 to 3", *h.CPUTSeconds)
 		}
-		rep := r.report(t)
-		tellsEnd(t, r.stderr, rep, "cput", 2, "SIGTERM")
-		most := 3.3 // it goes on until it has its SIGTERM
-		if exists("/lab/.lab/command") {
-			most += 2 * late.Seconds()
-		}
-		for _, h := range rep.Hosts {
-			if h.CPUTSeconds == nil {
-				t.Error("no cput")
-			} else if *h.CPUTSeconds < 2 || *h.CPUTSeconds > most {
-				t.Errorf("cput %.3f seconds, want 2 to 3", *h.CPUTSeconds)
-			}
-		}
-	})
+	}
 }
 
 // A standard error that nobody reads any more, where a warning goes, ends no job.
 func TestWarningThatNobodyReads(t *testing.T) {
-	both(t, func(t *testing.T, n *node) {
-		r, w, err := os.Pipe()
-		must.NoError(t, err)
-		r.Close()
-		done := filepath.Join(n.dir, "done")
-		cmd := n.command("run", "--report=none", "-l", "walltime=60", "-l", "walltime_signal=@59", "--", "sh", "-c",
-			"sleep 3; touch "+done)
-		cmd.Stderr = w
-		err = cmd.Run()
-		w.Close()
-		if err != nil || !exists(done) {
-			t.Errorf("%v; the job has come to its end: %v", err, exists(done))
-		}
-	})
+	n := newNode(t)
+	r, w, err := os.Pipe()
+	must.NoError(t, err)
+	r.Close()
+	done := filepath.Join(n.dir, "done")
+	cmd := n.command("run", "--report=none", "-l", "walltime=60", "-l", "walltime_signal=@59", "--", "sh", "-c",
+		"sleep 3; touch "+done)
+	cmd.Stderr = w
+	err = cmd.Run()
+	w.Close()
+	if err != nil || !exists(done) {
+		t.Errorf("%v; the job has come to its end: %v", err, exists(done))
+	}
 }

@@ -82,8 +82,8 @@ func newWreck(t *testing.T) *wreck {
 	return w
 }
 
-// command is that of a node, apart.
-func (w *wreck) command(args ...string) *exec.Cmd { return apart(w.node.command(args...)) }
+// command is that of a node, apart, and starts no daemon. There is one again in a moment.
+func (w *wreck) command(args ...string) *exec.Cmd { return apart(w.alone(args...)) }
 
 // supervise starts the daemon again and again.
 func (w *wreck) supervise() {

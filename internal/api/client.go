@@ -21,7 +21,7 @@ import (
 )
 
 // ErrNoHost says that nobody serves the socket: there is none, or its host is dead.
-var ErrNoHost = errors.New("no host")
+var ErrNoHost = errors.New("no daemon runs")
 
 // ErrSilent says that the kernel took the call and the host at the socket gave no sign of life. The
 // host is stopped or stuck, or has not begun to serve.
@@ -74,8 +74,7 @@ func (c *Client) connect(ctx context.Context) (*net.UnixConn, error) {
 		conn, err = d.DialContext(ctx, "unix", c.socket)
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, fmt.Errorf("connect to %s: %w: start the daemon (systemctl start hookhost, or hookhost serve)",
-			c.socket, ErrNoHost)
+		return nil, fmt.Errorf("connect to %s: %w: systemctl start hookhost, or hookhost serve &", c.socket, ErrNoHost)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", c.socket, err)

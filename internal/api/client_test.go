@@ -73,7 +73,7 @@ func TestErrorKinds(t *testing.T) {
 
 func TestDialNoHost(t *testing.T) {
 	_, err := Dial(filepath.Join(socketDir(t), "absent"))
-	if !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), "start the daemon") {
+	if !errors.Is(err, ErrNoHost) || !strings.Contains(err.Error(), "systemctl start hookhost, or hookhost serve &") {
 		t.Errorf("no socket: %v, want ErrNoHost and the remedy", err)
 	}
 	socket := filepath.Join(socketDir(t), "s")

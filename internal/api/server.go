@@ -77,9 +77,6 @@ type Server struct {
 	Refused func(peer Peer, call string, err error)
 	// Ignored, if set, is told the keys of an event that its request holds and nobody knows.
 	Ignored func(event hostapi.Event, keys []string)
-	// Clients, if set, is called with 1 for each connection, and with -1 when it ends. Several
-	// goroutines may call it at the same time.
-	Clients func(change int)
 	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
 	ErrorLog *log.Logger
 
@@ -102,15 +99,6 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.http = &http.Server{Handler: s.routes(), ConnContext: withPeer, MaxHeaderBytes: 16 << 10}
-	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch {
-		case s.Clients == nil:
-		case state == http.StateNew:
-			s.Clients(1)
-		case state == http.StateClosed || state == http.StateHijacked:
-			s.Clients(-1)
-		}
-	}
 	return s
 }
 

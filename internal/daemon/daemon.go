@@ -40,8 +40,8 @@ type daemon struct {
 	since   time.Time
 }
 
-// open starts the hooks. The caller has the prefix's lock. ended is called when a job is over.
-func open(o *Options, ended func()) (*daemon, error) {
+// open starts the hooks. The caller has the prefix's lock.
+func open(o *Options) (*daemon, error) {
 	cfg, log := o.Settings.File, logrus.NewEntry(o.Log)
 	node, err := settings.Node(cfg)
 	if err != nil {
@@ -87,11 +87,7 @@ func open(o *Options, ended func()) (*daemon, error) {
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
 	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}
 	d.openMetrics()
-	jobEnded := func() {
-		d.leftovers.jobEnded()
-		ended()
-	}
-	if err := d.openHost(cfg, self, kernel, jobEnded); err != nil {
+	if err := d.openHost(cfg, self, kernel); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -105,12 +101,12 @@ func openRecords(p Paths, cfg *config.File, log *logrus.Entry) (*jobstate.Store,
 	return jobstate.Open(p.records(cfg.Cgroup.Prefix), func(err error) { log.Error(err) })
 }
 
-func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgroups, ended func()) error {
+func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgroups) error {
 	paths := d.conf.paths
 	h, err := host.Open(host.Options{
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
-		StartTimeout: time.Duration(cfg.Host.Start), Ended: ended,
+		StartTimeout: time.Duration(cfg.Host.Start), Ended: d.leftovers.jobEnded,
 		Series: d.jobs.series.Add, PBSHas: d.mom.has, PBSStarts: d.mom.starts,
 		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,
 		Observer: d.metrics,

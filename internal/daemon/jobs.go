@@ -137,9 +137,6 @@ func (j *jobs) newID() (string, error) {
 	return "", fmt.Errorf("number a job: each of %d numbers has a cgroup", mostNumbers)
 }
 
-// any reports whether a job is recorded.
-func (j *jobs) any() bool { return len(j.store.List()) > 0 }
-
 // forgetLimits takes the walltime limits out of the records, for a configuration without hook
 // walltime: nothing ends the jobs then. A hook walltime that comes back sends the limits anew.
 func (j *jobs) forgetLimits() {

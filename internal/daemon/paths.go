@@ -34,9 +34,6 @@ func (p Paths) OpenLedger() *ledger.Ledger {
 	return ledger.OpenWithBacklog(p.Ledger(), p.beside("backlog.jsonl"))
 }
 
-// IdleLog returns the log of a daemon that goes when it is idle.
-func (p Paths) IdleLog() string { return filepath.Join(p.State, "until-idle.log") }
-
 // Aux returns the directory of node files of jobs that `run` begins. The directory is beside the
 // socket.
 func (p Paths) Aux() string { return p.beside("aux") }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,39 +31,13 @@ type Options struct {
 	Invoked  bool             // systemd has set INVOCATION_ID, which a shell's children may have inherited
 }
 
-const (
-	// longestEvent is a little more than the longest alarm of the built-in hooks. The next daemon
-	// ends an event that is cut off, or goes on with it, as after a crash.
-	longestEvent = 100 * time.Second
-	// yieldTime bounds the wait for a daemon that goes for this one.
-	yieldTime = longestEvent + 10*time.Second
-	// linger is how long a daemon of `run` or `event` stays without a job and a client. The next
-	// command, in a shell's loop say, finds it still there.
-	linger = 3 * time.Second
-)
-
-// errJobBegun says that a job has begun while an idle daemon was closing its socket.
-var errJobBegun = errors.New("a job has begun")
+// longestEvent is a little more than the longest alarm of the built-in hooks. The next daemon ends
+// an event that is cut off, or goes on with it, as after a crash.
+const longestEvent = 100 * time.Second
 
 // Serve is the owner's life. Serve ends with ctx, after the events that it is carrying out. Jobs
-// live on. Serve fails with the owner's pid if another process is the owner and stays.
-func Serve(ctx context.Context, o Options) error { return serve(ctx, o, nil, nil) }
-
-// ServeUntilIdle serves until there is neither a job nor a client, and succeeds without a word if
-// another daemon is the owner. The log becomes the standard output and error of this process.
-func ServeUntilIdle(ctx context.Context, o Options, log *os.File) error {
-	err := errJobBegun
-	for errors.Is(err, errJobBegun) {
-		err = serve(ctx, o, newIdle(linger), log)
-	}
-	if errors.Is(err, errRunning) {
-		o.Log.Info(err)
-		return nil
-	}
-	return err
-}
-
-func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
+// live on. Serve fails with the owner's pid if another process is the owner.
+func Serve(ctx context.Context, o Options) error {
 	if err := CloseInherited(); err != nil { // hooks' programs are not to have them
 		return err
 	}
@@ -73,14 +46,12 @@ func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
 		return err
 	}
 	cfg := o.Settings.File
-	waiting, cancel := context.WithTimeout(ctx, yieldTime)
-	lock, err := acquire(waiting, locks, cfg.Cgroup.Prefix, idle != nil)
-	cancel()
+	lock, err := acquire(locks, cfg.Cgroup.Prefix)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	dir, err := o.lockDir(ctx)
+	dir, err := o.lockDir()
 	if err != nil {
 		return err
 	}
@@ -94,7 +65,7 @@ func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
 		return err
 	}
 	defer listener.Close()
-	d, err := open(&o, idle.JobEnded)
+	d, err := open(&o)
 	if err != nil {
 		return err
 	}
@@ -107,32 +78,18 @@ func serve(ctx context.Context, o Options, idle *idleness, log *os.File) error {
 	d.configured()
 	listener.Refused = d.refusals.note
 	server := d.server()
-	server.Clients = idle.Clients
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	entry := o.Log.WithFields(logrus.Fields{"version": o.Version, "node": d.conf.node, "socket": o.Socket})
 	entry.Info("hookhost serves")
-	if log != nil {
-		if err := detach(log); err != nil {
-			return err
-		}
-	}
 	o.notify(sdnotify.SdNotifyReady)
 	go func() { // starting hooks and ending jobs may take long; events need not wait
 		d.host.AwaitStart(ctx)
 		close(d.jobs.started)
-		idle.Start(d.jobs.any)
 		d.reconcile(ctx)
 	}()
 	for {
 		select {
-		case <-idle.Done():
-			o.Log.Info("no job and no client: ending")
-			err := stopServer(server)
-			if err == nil && d.jobs.any() {
-				err = errJobBegun
-			}
-			return err
 		case err := <-served:
 			return err
 		case <-stopping:
@@ -158,13 +115,10 @@ func (d *daemon) server() *api.Server {
 
 // lockDir makes this daemon the only one with its socket in that directory. Files of hooks'
 // programs and of jobs lie beside the socket. A daemon removes those that no job of its own has.
-//
-// The owner there has another prefix, so its error is not errRunning: `run` is not to wait for it.
-func (o *Options) lockDir(ctx context.Context) (*prefixLock, error) {
-	// true: no daemon is asked to go for it. No prefix has the lock's name.
-	lock, err := acquire(ctx, filepath.Dir(o.Socket), api.DirectoryLock, true)
+func (o *Options) lockDir() (*prefixLock, error) {
+	lock, err := acquire(filepath.Dir(o.Socket), api.DirectoryLock) // no prefix has that name
 	if err != nil {
-		return nil, fmt.Errorf("socket %s: one daemon a directory: %v", o.Socket, err)
+		return nil, fmt.Errorf("socket %s: one daemon a directory: %w", o.Socket, err)
 	}
 	return lock, nil
 }

@@ -35,7 +35,7 @@ func (d daemon) examine(socket string) []Finding {
 	switch {
 	case errors.Is(d.err, api.ErrNoHost):
 		return []Finding{degraded(what, "does not run ("+filepath.Clean(socket)+")",
-			"hookhost serve, or systemctl start hookhost; 'hookhost run' works without")}
+			"systemctl start hookhost, or hookhost serve &")}
 	case d.err != nil && !d.there:
 		return []Finding{degraded(what, d.err.Error(), "")}
 	case d.err != nil:

@@ -60,7 +60,7 @@ func impossible(what, found, advice string) Finding {
 
 func unknown(what string) Finding {
 	return Finding{What: what, Status: Unknown, Found: "shows once the daemon or a job has run",
-		Advice: "start the daemon, or 'hookhost run -- true', and look again"}
+		Advice: "start the daemon and look again"}
 }
 
 // blocking is impossible where something is configured that needs it.
