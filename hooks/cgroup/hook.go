@@ -144,19 +144,9 @@ func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }
 // missing.
 func (p *policy) need(tree *cgroup.Tree) error {
 	var errs []error
-	for _, c := range []struct {
-		name    string
-		enabled bool
-	}{
-		{"memory", p.Memory.Enabled && p.Memory.Enforce != "rss"},
-		{"cpuset", p.Cpuset.Enabled},
-		{"cpu", p.CPU.Enabled},
-		{"pids", p.Pids.Enabled && p.Pids.Max > 0},
-		{"hugetlb", p.Hugetlb.Enabled},
-		{"io", p.IO.Enabled && len(p.IO.Max) > 0},
-	} {
-		if c.enabled && !tree.Has(c.name) {
-			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %s controller", c.name, c.name))
+	for _, c := range p.Limiting() {
+		if !tree.Has(c) {
+			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %[1]s controller", c))
 		}
 	}
 	for _, c := range p.Placing() {

@@ -24,6 +24,14 @@ func (f *File) Controllers() []string {
 		use{"io", f.IO.Enabled || f.Blkio.Enabled}, use{"rdma", f.RDMA.Enabled})
 }
 
+// Limiting returns the controllers that limits of the configuration need. On a node that lacks one
+// of them no job begins.
+func (f *File) Limiting() []string {
+	return inUse(use{"memory", f.Memory.Enabled && f.Memory.Enforce != "rss"}, use{"cpuset", f.Cpuset.Enabled},
+		use{"cpu", f.CPU.Enabled}, use{"pids", f.Pids.Enabled && f.Pids.Max > 0},
+		use{"hugetlb", f.Hugetlb.Enabled}, use{"io", f.IO.Enabled && len(f.IO.Max) > 0})
+}
+
 // Placing returns the controllers in which a job only has a cgroup, by their names on cgroup v1.
 func (f *File) Placing() []string {
 	return inUse(use{"blkio", f.Blkio.Enabled}, use{"net_cls", f.NetCls.Enabled},

@@ -13,7 +13,6 @@ import (
 type use struct {
 	name, section string
 	enabled       bool   // the section is
-	limits        bool   // and has something in it for which the controller is needed
 	does, without string // its effect, and what holds where the section is not enabled
 }
 
@@ -24,19 +23,15 @@ func (k *kernel) uses() []use {
 		io = "max of [io] names no device: jobs are not throttled"
 	}
 	uses := []use{
-		{"memory", "[memory]", c.Memory.Enabled, c.Memory.Enforce != "rss", memoryUse(c), "mem is not enforced"},
-		{"cpuset", "[cpuset]", c.Cpuset.Enabled, true,
-			"jobs have cpus of their own", "jobs have no cpus of their own"},
-		{"cpu", "[cpu]", c.CPU.Enabled, true,
-			"cpu time is shared by ncpus", "cpu time is not shared by ncpus"},
-		{"pids", "[pids]", c.Pids.Enabled, c.Pids.Max > 0, pidsUse(c), "the number of tasks is not bounded"},
-		{"hugetlb", "[hugetlb]", c.Hugetlb.Enabled, true,
-			"hpmem is enforced by the kernel", "hpmem is not enforced"},
-		{"io", "[io]", c.IO.Enabled, len(c.IO.Max) > 0, io, "jobs are not throttled on block devices"},
+		{"memory", "[memory]", c.Memory.Enabled, memoryUse(c), "mem is not enforced"},
+		{"cpuset", "[cpuset]", c.Cpuset.Enabled, "jobs have cpus of their own", "jobs have no cpus of their own"},
+		{"cpu", "[cpu]", c.CPU.Enabled, "cpu time is shared by ncpus", "cpu time is not shared by ncpus"},
+		{"pids", "[pids]", c.Pids.Enabled, pidsUse(c), "the number of tasks is not bounded"},
+		{"hugetlb", "[hugetlb]", c.Hugetlb.Enabled, "hpmem is enforced by the kernel", "hpmem is not enforced"},
+		{"io", "[io]", c.IO.Enabled, io, "jobs are not throttled on block devices"},
 	}
 	for _, name := range c.Placing() {
-		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, limits: true,
-			does: k.places(name)})
+		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, does: k.places(name)})
 	}
 	return uses
 }
@@ -83,7 +78,7 @@ func (k *kernel) examineController(u use) Finding {
 		return ok(what, u.does)
 	}
 	found, advice := k.whyNot(u.name)
-	if !u.enabled || !u.limits {
+	if !slices.Contains(append(k.cfg.Limiting(), k.cfg.Placing()...), u.name) {
 		return impossible(what, found+"; nothing configured needs it", advice)
 	}
 	return blocking(what, found, advice+"; or set enabled = false in "+u.section)
