@@ -31,10 +31,10 @@ demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3
 	@scripts/demo bin/hookhost
 
-# Tests are users other than root as well, who have to reach what is made for them.
-test: all ## every test, on this machine's kernel too (root)
+test: all ## every test, on this machine's kernel too (root); their output is in TESTLOG (.cache/test.log)
 	@scripts/need root python3 packages mpi
-	umask 022; $(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -timeout 15m ./... ./testdata/hooks/...
+	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) run ./lab/gotest $(or $(TESTLOG),.cache/test.log) \
+		$(GO) test -json -count=1 -timeout 15m ./... ./testdata/hooks/...
 
 attacks: all ## play the attacks of docs/security.md and print each with its result (root)
 	@scripts/need root python3 packages

@@ -87,6 +87,7 @@ var edges = map[string][]string{
 		"internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
+	"lab/gotest":                 {},
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {"internal/disk"},
 	"integrations/openpbs/table": {},
@@ -209,7 +210,7 @@ func TestOnlyMainsTouchTheProcess(t *testing.T) {
 		"os":        {"Exit", "Getenv", "LookupEnv", "Environ", "Setenv"},
 		"os/signal": {"Notify", "NotifyContext", "Ignore"},
 	}
-	mains := []string{"cmd/", "hooks/", "hostapi", "testdata/"}
+	mains := []string{"cmd/", "hooks/", "hostapi", "lab/", "testdata/"}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		if slices.Contains(testOnly, name) ||
