@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"unsafe"
 
 	"github.com/hashicorp/go-hclog"
 	plugin "github.com/hashicorp/go-plugin"
@@ -64,18 +63,6 @@ func Serve(newHook func(*Setup) (any, error)) {
 		Logger:     hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 		GRPCServer: newGRPCServer,
 	})
-}
-
-// The host executes a program by a descriptor, whose number the kernel takes for the name of the
-// process. ps, top and pgrep are to show the hook's. An init function runs on the main thread, and
-// the name of that is the process's.
-func init() {
-	if os.Getenv(Handshake.MagicCookieKey) != Handshake.MagicCookieValue || len(os.Args) == 0 {
-		return
-	}
-	if name, err := syscall.BytePtrFromString(filepath.Base(os.Args[0])); err == nil {
-		syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0)
-	}
 }
 
 func newGRPCServer(opts []grpc.ServerOption) *grpc.Server {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -179,8 +180,9 @@ func (c *cli) hookListCommand() *cobra.Command {
 			if asJSON {
 				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"hooks": hooks}), err)
 			}
+			states := c.hookStates(cmd.Context())
 			for _, h := range hooks {
-				writeHook(cmd.OutOrStdout(), h)
+				writeHook(cmd.OutOrStdout(), h, states[h.Name])
 			}
 			return err
 		},
@@ -189,12 +191,36 @@ func (c *cli) hookListCommand() *cobra.Command {
 	return cmd
 }
 
-// writeHook prints a hook as `list hook` of qmgr does.
-func writeHook(w io.Writer, h plugin.Hook) {
+// hookStates returns, by hook, how the programs do that do not run or have failed. The result is
+// nil without a daemon.
+func (c *cli) hookStates(ctx context.Context) map[string]string {
+	client, err := api.Dial(c.Socket)
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	node, err := client.Node(ctx)
+	if err != nil {
+		return nil
+	}
+	states := make(map[string]string)
+	for _, h := range node.Hooks {
+		if h.Error != "" {
+			states[h.Name] = h.State + ": " + h.Error
+		}
+	}
+	return states
+}
+
+// writeHook prints a hook as `list hook` of qmgr does. state is how its program does, "" where it
+// runs.
+func writeHook(w io.Writer, h plugin.Hook, state string) {
 	fmt.Fprintf(w, "Hook %s\n", h.Name)
 	row := func(name string, value any) { fmt.Fprintf(w, "    %s = %v\n", name, value) }
 	if h.Fault != "" {
 		row("fault", h.Fault)
+	} else if state != "" {
+		row("state", state)
 	}
 	row("type", h.Type)
 	row("enabled", h.Enabled)

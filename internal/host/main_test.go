@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimEnv); dir != "" {
 		victim(dir)
 	}
+	if pid := os.Getenv(tracerEnv); pid != "" {
+		tracer(pid)
+	}
 	status := m.Run()
 	plugintest.RemovePrograms()
 	os.Exit(status)

@@ -106,7 +106,7 @@ func TestSuspensionIsOnRecordBeforeHooksAreCalled(t *testing.T) {
 	n := newNode(t)
 	log := filepath.Join(n.dir, "log")
 	config := fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "wait", "execjob_postsuspend", log)
-	n.hook("a", "misbehave", config, "alarm=1")
+	n.hook("a", "misbehave", config, "alarm=3")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")

@@ -100,7 +100,7 @@ func (p *Plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 				return nil, err
 			}
 			inst.killed.Store(true)
-			inst.proc.kill()
+			inst.signal()
 			p.drop(inst)
 			return nil, errAlarm
 		case !errors.Is(err, hostapi.ErrGone):
@@ -111,7 +111,7 @@ func (p *Plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 			continue // by another job's alarm; this one's own goes on
 		}
 		if replayed {
-			return nil, hostapi.Errorf(hostapi.KindInternal, "crashed twice: %s", inst.proc.cause())
+			return nil, hostapi.Errorf(hostapi.KindInternal, "crashed twice: %s", inst.cause())
 		}
 		replayed = true
 	}
@@ -146,11 +146,11 @@ func (p *Plugin) died(ctx context.Context, inst *instance) {
 	grace := time.NewTimer(deathGrace)
 	defer grace.Stop()
 	select {
-	case <-inst.proc.exited:
+	case <-inst.exited:
 	case <-grace.C:
-		inst.proc.kill() // it lives without its socket: no use to anybody
+		inst.signal() // it lives without its socket: no use to anybody
 		select {
-		case <-inst.proc.exited:
+		case <-inst.exited:
 		case <-ctx.Done():
 		}
 	}

@@ -19,7 +19,7 @@ type killsFirst struct {
 
 func (h *killsFirst) Startup(ctx context.Context, _ *Plugin, fresh *Candidate) string {
 	if h.starts++; h.starts == 1 {
-		fresh.inst.proc.kill()
+		fresh.inst.signal()
 	}
 	fresh.Call(ctx, &hostapi.Request{Event: hostapi.EventStartup, Node: "n1"})
 	return ""

@@ -40,7 +40,7 @@ func (c *Candidate) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 		}
 	case errors.Is(err, hostapi.ErrGone):
 		c.inst.kill()
-		c.dead = fmt.Errorf("crashed in %s: %s", req.Event, c.inst.proc.cause())
+		c.dead = fmt.Errorf("crashed in %s: %s", req.Event, c.inst.cause())
 	}
 	c.plugin.trace(c.hook, req, out, err, time.Since(began))
 	return out, err

@@ -30,9 +30,9 @@ func (r *Registry) checkProgram(h Hook) error {
 		defer cancel()
 		inst, err := l.start(ctx, h, l.log)
 		if err != nil {
-			return fmt.Errorf("it does not start as a hook: %w (a hook's main calls hostapi.Serve: docs/hooks.md)", err)
+			return fmt.Errorf("it does not start as a hook: %w", err)
 		}
-		inst.clean()
+		inst.stop()
 		return nil
 	})
 }
@@ -48,7 +48,7 @@ func (r *Registry) checkConfig(h Hook, config []byte) error {
 	return r.withLauncher(func(l *launcher) error {
 		inst, err := l.launch(context.Background(), h, l.log)
 		if err == nil {
-			inst.clean()
+			inst.stop()
 			return nil
 		}
 		return saidByHook(err)

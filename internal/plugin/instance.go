@@ -5,174 +5,74 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
-	"slices"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
-	"github.com/hashicorp/go-plugin/runner"
-	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// launcher starts hooks' programs.
-type launcher struct {
-	paths    paths
-	spawn    *spawner
-	sockets  socketDir
-	limit    time.Duration
-	node     string
-	settings map[string]string
+// outputGrace is how long output is still read after a program's end. Only a process that it left
+// behind keeps it open.
+const outputGrace = 200 * time.Millisecond
 
-	log *logrus.Entry
-}
+// stopGrace is how long a program may take to end when it is asked to.
+const stopGrace = 2 * time.Second
 
-// newLauncher makes a directory for sockets in runtimeDir. close removes it. limit is how long a
-// program may take to start.
-func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
-	sockets, err := newSocketDir(runtimeDir)
-	if err != nil {
-		return nil, err
-	}
-	return &launcher{
-		paths: r.paths(), spawn: newSpawner(), sockets: sockets, limit: limit,
-		node: r.Node, settings: r.Settings, log: log,
-	}, nil
-}
+// killGrace is how long a killed program may take to die. A process in state D may never die. The
+// host stops waiting after killGrace.
+const killGrace = 3 * time.Second
 
-// close ends every program that is left and removes the directory for sockets.
-func (l *launcher) close() error {
-	l.spawn.close()
-	return l.sockets.remove()
-}
-
-// instance is one running program of a hook, configured and ready for events.
+// instance is one running program of a hook, configured and ready for events. go-plugin starts the
+// process, reads its output and reaps it.
 type instance struct {
 	hook   Hook
-	proc   *process
 	client *hostapi.Client
 	info   hostapi.Info
 
-	plugin *goplugin.Client
-	conn   connection
+	plugin   *goplugin.Client
+	cmd      *exec.Cmd
+	signal   context.CancelFunc // sends SIGKILL to the program's session; before the start it prevents that
+	lifeline *os.File           // the reading end, which is the program's
+	host     *os.File           // the lifeline's writing end; nobody ever writes
+	socket   net.Addr
+	conn     connection
+	stderr   *lines
+
+	exited chan struct{}    // closed when the program has died
+	state  *os.ProcessState // valid then; nil if it was not started or not reaped
+
 	killed atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
 }
 
-// environment is all that a hook's program gets beside go-plugin's own variables. A program has no
-// use for many cpus or much memory, and what it takes the jobs do not have.
-var environment = []string{
-	"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-	"LANG=C.UTF-8",
-	"GOMAXPROCS=2",
-	"GOMEMLIMIT=64MiB",
-	fmt.Sprintf("HOOKHOST_LIFELINE_FD=%d", lifelineFD),
-}
-
-// launch starts a hook's program and configures it. The error has KindNode and names the cause in
-// words for the administrator. Then nothing is left.
-func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
-	ctx, cancel := l.limited(ctx)
-	defer cancel()
-	defer func() {
-		if err != nil {
-			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+// connect starts the process and gets its client.
+//
+// The kernel sends the death signal of PR_SET_PDEATHSIG when the thread ends that has forked. So a
+// program has a thread that lives as long as it does.
+func (i *instance) connect() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		defer close(i.exited)
+		addr, err := i.plugin.Start()
+		i.lifeline.Close()
+		i.socket = addr
+		started <- err
+		if i.cmd.Process != nil {
+			i.watch()
 		}
 	}()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	config, err := l.config(h)
-	if err != nil {
-		return nil, err
-	}
-	inst, err := l.start(ctx, h, log)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, inst.proc.kill)
-	defer stop()
-	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
-		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
-		Notices: true,
-	})
-	if err != nil {
-		inst.kill()
-		return nil, inst.startError(ctx, err)
-	}
-	return inst, nil
-}
-
-// limited returns ctx with the time that a program may take to start.
-func (l *launcher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
-}
-
-// start starts a hook's program and shakes hands with it. The program is not configured yet. After
-// an error nothing is left of it.
-func (l *launcher) start(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
-	if h.Program == "" {
-		return nil, errors.New("no program was imported")
-	}
-	file, err := l.paths.openSummed(h.Program, h.SHA256)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	inst := &instance{hook: h, proc: &process{
-		hook: h.Name, path: h.Program, file: file, spawn: l.spawn,
-		exited:    make(chan struct{}),
-		stdoutLog: &lines{log: log, plain: logrus.DebugLevel},
-		stderrLog: &lines{log: log, plain: logrus.InfoLevel},
-	}}
-	// go-plugin's start knows no context: it ends when the process does.
-	stop := context.AfterFunc(ctx, inst.proc.kill)
-	defer stop()
-	defer func() {
-		if err != nil {
-			inst.kill()
-			err = inst.startError(ctx, err)
-		}
-	}()
-	return inst, inst.connect(l.sockets, l.limit)
-}
-
-// config returns the hook's configuration.
-func (l *launcher) config(h Hook) ([]byte, error) {
-	if h.Config == "" {
-		return h.ConfigData, nil
-	}
-	return l.paths.read(h.Config, maxConfig)
-}
-
-// connect starts the process through go-plugin and gets its client.
-func (i *instance) connect(sockets socketDir, limit time.Duration) error {
-	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  hostapi.Handshake,
-		Plugins:          goplugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
-		RunnerFunc:       i.runner,
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         true,
-		SkipHostEnv:      true,
-		StartTimeout:     2 * limit, // ours comes first
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: string(sockets)},
-		SyncStdout:       i.proc.stdoutLog,
-		SyncStderr:       i.proc.stderrLog,
-		Logger:           hclog.NewNullLogger(), // what it has to say about the process is said here
-		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithIdleTimeout(0), // no timer while nothing happens
-			// The windows have a fixed size. Else each message is answered by a ping and that by
-			// another, which wakes both sides up twice more.
-			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
-			grpc.WithChainStreamInterceptor(i.conn.note),
-		},
-	})
-	if _, err := i.plugin.Start(); err != nil {
+	if err := <-started; err != nil {
 		return err
 	}
 	protocol, err := i.plugin.Client()
@@ -187,56 +87,106 @@ func (i *instance) connect(sockets socketDir, limit time.Duration) error {
 	return nil
 }
 
-// runner takes over the directory and the variables that go-plugin made.
-func (i *instance) runner(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
-	i.proc.socketDir = socketDir
-	i.proc.env = slices.Concat(environment, cmd.Env)
-	return i.proc, nil
+// watch returns when the program has died, with what was left of its session.
+func (i *instance) watch() {
+	pid := i.cmd.Process.Pid
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	unix.Kill(-pid, unix.SIGKILL)
+	reaped := make(chan struct{})
+	go func() { defer close(reaped); i.plugin.Kill() }() // returns when all output was read
+	select {
+	case <-reaped:
+		i.state = i.cmd.ProcessState
+	case <-time.After(outputGrace):
+		i.stderr.log.Warnf("program %d has ended, but a process that it has started holds its output", pid)
+	}
 }
 
-// startError finds the reason why a start failed in what the process did; err is what go-plugin or
+// pid is 0 for a program that was not started.
+func (i *instance) pid() int {
+	if i.cmd.Process == nil {
+		return 0
+	}
+	return i.cmd.Process.Pid
+}
+
+// stop asks the program to end, and kills it when it does not. Calls under way fail.
+func (i *instance) stop() {
+	go i.plugin.Kill() // a call, which a program that is stopped or hangs never answers
+	select {
+	case <-i.exited:
+	case <-time.After(stopGrace):
+	}
+	i.kill()
+}
+
+// kill ends the program at once and waits until nothing of it is left. Idempotent. A program that
+// does not die is waited for no longer than killGrace.
+func (i *instance) kill() {
+	i.signal()
+	select {
+	case <-i.exited:
+	case <-time.After(killGrace):
+		i.stderr.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel): it is left behind", i.pid())
+	}
+	i.conn.close()
+	i.host.Close()
+	if i.socket != nil {
+		os.Remove(i.socket.String()) // a program that was killed leaves it
+	}
+}
+
+// cause returns how the program ended, once it has: its last words if it panicked, else its exit
+// status.
+func (i *instance) cause() string {
+	if words := i.stderr.lastWords(); words != "" {
+		return words
+	}
+	if !i.dead() {
+		return "killed, and it does not die"
+	}
+	if i.state == nil {
+		return "its exit status is not known"
+	}
+	return i.state.String()
+}
+
+func (i *instance) dead() bool {
+	select {
+	case <-i.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// startError finds the reason why a start failed in how the program ended; err is what go-plugin or
 // the hook said.
 func (i *instance) startError(ctx context.Context, err error) error {
 	var own *hostapi.Error
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case i.proc.handshakeErr != nil:
-		return i.proc.handshakeErr
 	case errors.As(err, &own) && !errors.Is(err, hostapi.ErrGone):
 		return err
-	case i.proc.endedItself():
-		return fmt.Errorf("it ended before it was ready: %s", i.proc.cause())
+	case i.pid() == 0:
+		return err
+	case i.endedItself():
+		return fmt.Errorf("it ended before it was ready: %s", i.cause())
 	}
-	return err
+	first, _, _ := strings.Cut(err.Error(), "\n") // of several lines of advice
+	return fmt.Errorf("it does not answer as a hook does: %s (its main calls hostapi.Serve: docs/hooks.md)",
+		hostapi.Clip(first, 200))
 }
 
-// kill ends the program at once and waits until nothing of it is left.
-func (i *instance) kill() {
-	i.proc.kill()
-	i.clean()
-}
-
-// stopGrace is how long a program may take to end when it is asked to.
-const stopGrace = 2 * time.Second
-
-// clean asks the program to end if it still runs, kills it when it does not, and waits until
-// nothing of it is left. Calls under way fail.
-func (i *instance) clean() {
-	// Asking is a call, and a program that is stopped or hangs never answers it.
-	late := time.AfterFunc(stopGrace, i.proc.kill)
-	defer late.Stop()
-	if i.plugin != nil {
-		i.plugin.Kill()
+// endedItself reports whether the program ended in another way than by SIGKILL.
+func (i *instance) endedItself() bool {
+	if !i.dead() || i.state == nil {
+		return false
 	}
-	if i.proc.cmd != nil {
-		i.proc.kill()
-		<-i.proc.exited
-	}
-	i.conn.close()
-	if i.proc.socketDir != "" {
-		os.RemoveAll(i.proc.socketDir)
-	}
+	status := i.state.Sys().(syscall.WaitStatus)
+	return !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
 // connection remembers a program's gRPC connection, which go-plugin forgets to close when the first

@@ -71,13 +71,3 @@ func FuzzLines(f *testing.F) {
 		}
 	})
 }
-
-func FuzzHandshake(f *testing.F) {
-	f.Add([]byte("1|1|unix|/run/x|grpc|cert\n"))
-	f.Add([]byte("hello\n"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		if err := checkHandshake(in); err != nil && (len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n")) {
-			t.Fatalf("%q", err)
-		}
-	})
-}

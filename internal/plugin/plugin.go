@@ -50,10 +50,11 @@ type Plugin struct {
 	crashes  int             // ends that nobody asked for, alarms included, and starts that failed
 	breaker  breaker
 	retry    *time.Timer
+	ended    <-chan struct{} // closed when the last instance has ended, or is left behind; nil where there was none
 	retired  bool
 
 	calls sync.WaitGroup // events under way; none is added after retired is set
-	lives sync.WaitGroup // starts, and the watch over each instance
+	lives sync.WaitGroup // starts and ends of instances
 }
 
 // supervise returns the Plugin of a hook, whose program start or the first Call starts. Starts end
@@ -75,9 +76,9 @@ func (p *Plugin) Hook() Hook {
 	return p.hook
 }
 
-// drop takes an instance that has ended, or that an alarm has ended, out of use. The next one
-// starts at once: a hook may have watches to keep. Only the first call for an instance does
-// anything.
+// drop takes an instance that has ended, or that an alarm has killed, out of use. The next one
+// starts when it is dead, since a hook may have watches to keep. Only the first call for an
+// instance does anything.
 func (p *Plugin) drop(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,16 +86,20 @@ func (p *Plugin) drop(inst *instance) {
 		return
 	}
 	p.inst = nil
+	ended := make(chan struct{})
+	p.ended = ended
+	p.lives.Go(func() { defer close(ended); inst.kill() })
 	if p.retired {
-		p.lives.Go(inst.clean)
 		return
 	}
-	if !inst.killed.Load() {
-		p.failure = fmt.Errorf("hook %s: crashed: %s", p.hook.Name, inst.proc.cause())
+	if inst.killed.Load() {
+		p.failure = fmt.Errorf("program %d was killed, since an alarm rang: its end is waited for, %v at most",
+			inst.pid(), killGrace)
+	} else {
+		p.failure = fmt.Errorf("hook %s: crashed: %s", p.hook.Name, inst.cause())
 		p.log.Error(p.failure)
 	}
 	p.crash()
-	p.lives.Go(inst.clean) // waits for the process, which an alarm found in a state where it cannot die
 	if _, err := p.begin(); err != nil {
 		p.failure = err
 		p.log.Error(err)
@@ -157,8 +162,9 @@ func (p *Plugin) retire(ctx context.Context) {
 	waitFor(ctx, &p.calls)
 	p.cancel()
 	p.mu.Lock()
-	if p.inst != nil {
-		p.lives.Go(p.inst.clean)
+	if inst := p.inst; inst != nil {
+		p.inst = nil
+		p.lives.Go(inst.stop)
 	}
 	p.mu.Unlock()
 	// A program that cannot die (state D) is not waited for any longer than ctx allows.

@@ -14,9 +14,9 @@ type socketDir string
 
 const hostDirPrefix = "host-"
 
-// A unix socket's path has at most 107 bytes; two random names of go-plugin's come behind that of
-// the host's directory.
-const maxRuntimeDir = 107 - len("/"+hostDirPrefix+"4294967295/plugin-dir4294967295/plugin4294967295")
+// A unix socket's path has at most 107 bytes; a random name of go-plugin's comes behind that of the
+// host's directory.
+const maxRuntimeDir = 107 - len("/"+hostDirPrefix+"4294967295/plugin4294967295")
 
 // newSocketDir makes a directory for this host and removes those of hosts that were killed. The
 // caller is the only one that has a host in the runtime directory.

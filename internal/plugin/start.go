@@ -84,17 +84,21 @@ func (p *Plugin) begin() (*start, error) {
 		p.retry.Stop()
 	}
 	s := &start{done: make(chan struct{})}
-	h := p.hook
+	h, ended := p.hook, p.ended
 	p.starting = s
 	p.starts++
-	p.lives.Go(func() { p.run(s, h) })
+	p.lives.Go(func() {
+		p.awaitBefore(p.ctx)
+		if ended != nil {
+			<-ended
+		}
+		p.run(s, h)
+	})
 	return s, nil
 }
 
-// run carries out a start and then watches over the instance until it ends. A hook has one program
-// at a time, so the start waits for the end of those that reloads have replaced.
+// run carries out a start. A hook has one program at a time: those before it have ended.
 func (p *Plugin) run(s *start, h Hook) {
-	p.awaitBefore(p.ctx)
 	began := time.Now()
 	complaint := ""
 	s.inst, s.err = p.launcher.launch(p.ctx, h, p.log)
@@ -127,10 +131,9 @@ func (p *Plugin) run(s *start, h Hook) {
 		return
 	}
 	p.lives.Go(func() { p.listen(s.inst) })
+	go func() { <-s.inst.exited; p.drop(s.inst) }()
 	took := time.Since(began).Round(time.Microsecond)
-	p.log.WithFields(logrus.Fields{"pid": s.inst.proc.ID(), "took": took.String()}).Debug("hook started")
-	<-s.inst.proc.exited
-	p.drop(s.inst)
+	p.log.WithFields(logrus.Fields{"pid": s.inst.pid(), "took": took.String()}).Debug("hook started")
 }
 
 // awaitBefore waits until the programs before this one have ended, or ctx is done.
@@ -138,11 +141,16 @@ func (p *Plugin) awaitBefore(ctx context.Context) {
 	if p.before == nil {
 		return
 	}
+	late := time.AfterFunc(time.Second, func() { p.log.Warn(replaced) })
+	defer late.Stop()
 	select {
 	case <-p.before:
 	case <-ctx.Done():
 	}
 }
+
+// replaced says why a start takes its time.
+const replaced = "the program that it replaces has not ended: its end is waited for"
 
 // waits reports whether a program before this one has not ended yet.
 func (p *Plugin) waits() bool {

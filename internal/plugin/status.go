@@ -25,7 +25,7 @@ func (p *Plugin) status() Status {
 	}
 	switch {
 	case p.inst != nil:
-		s.State, s.PID = "running", p.inst.proc.cmd.Process.Pid
+		s.State, s.PID = "running", p.inst.pid()
 	case p.starting != nil:
 		s.State = "starting"
 	default:
@@ -33,6 +33,8 @@ func (p *Plugin) status() Status {
 	}
 	if p.inst != nil {
 		s.Error = p.startup
+	} else if p.waits() {
+		s.Error = replaced
 	} else if p.failure != nil {
 		s.Error = hostapi.OneLine(p.failure.Error())
 	}

@@ -29,7 +29,7 @@ var modes = []string{
 	"hang",        // deaf to the deadline
 	"wait",        // until the deadline, and says so
 	"long-line",   // 100 kB on standard error without a line break, then accepts
-	"print",       // a line on standard output and one on standard error, then accepts
+	"print",       // a line on standard output and two on standard error, then accepts
 	"log",         // a line of each level with a field, then accepts
 	"reject",      // with value as the message
 	"rerun",       // rejects with job_action rerun

@@ -1,0 +1,178 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// launcher starts hooks' programs.
+type launcher struct {
+	paths    paths
+	sockets  socketDir
+	limit    time.Duration
+	node     string
+	settings map[string]string
+
+	log *logrus.Entry
+}
+
+// newLauncher makes a directory for sockets in runtimeDir. close removes it. limit is how long a
+// program may take to start.
+func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
+	sockets, err := newSocketDir(runtimeDir)
+	if err != nil {
+		return nil, err
+	}
+	return &launcher{
+		paths: r.paths(), sockets: sockets, limit: limit, node: r.Node, settings: r.Settings, log: log,
+	}, nil
+}
+
+// close removes the directory for sockets. The programs have ended.
+func (l *launcher) close() error { return l.sockets.remove() }
+
+// lifelineFD is the child's first descriptor beside 0, 1 and 2: the reading end of a pipe. Its end
+// of file says that the host is gone.
+const lifelineFD = 3
+
+// environment is all that a hook's program gets beside go-plugin's own variables. A program has no
+// use for many cpus or much memory, and what it takes the jobs do not have.
+var environment = []string{
+	"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+	"LANG=C.UTF-8",
+	"GOMAXPROCS=2",
+	"GOMEMLIMIT=64MiB",
+	fmt.Sprintf("HOOKHOST_LIFELINE_FD=%d", lifelineFD),
+}
+
+// launch starts a hook's program and configures it. The error has KindNode and names the cause in
+// words for the administrator. Then nothing is left.
+func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
+	ctx, cancel := l.limited(ctx)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			err = hostapi.Errorf(hostapi.KindNode, "start hook %s: %w", h.Name, err)
+		}
+	}()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	config, err := l.config(h)
+	if err != nil {
+		return nil, err
+	}
+	inst, err := l.start(ctx, h, log)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, inst.signal)
+	defer stop()
+	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
+		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
+		Notices: true,
+	})
+	if err != nil {
+		inst.kill()
+		return nil, inst.startError(ctx, err)
+	}
+	return inst, nil
+}
+
+// limited returns ctx with the time that a program may take to start.
+func (l *launcher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
+}
+
+// config returns the hook's configuration.
+func (l *launcher) config(h Hook) ([]byte, error) {
+	if h.Config == "" {
+		return h.ConfigData, nil
+	}
+	return l.paths.read(h.Config, maxConfig)
+}
+
+// start starts a hook's program and shakes hands with it. The program is not configured yet. After
+// an error nothing is left of it.
+func (l *launcher) start(ctx context.Context, h Hook, log *logrus.Entry) (*instance, error) {
+	if h.Program == "" {
+		return nil, errors.New("no program was imported")
+	}
+	file, err := l.paths.openSummed(h.Program, h.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	file.Close()
+	inst, err := l.prepare(h, log)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, inst.signal) // go-plugin's start knows no context
+	defer stop()
+	if err := inst.connect(); err != nil {
+		inst.kill()
+		return nil, inst.startError(ctx, err)
+	}
+	return inst, nil
+}
+
+// prepare returns an instance whose program is not started yet.
+func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
+	lifeline, host, err := os.Pipe() // close-on-exec: no sibling inherits it
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{
+		hook: h, lifeline: lifeline, host: host, exited: make(chan struct{}),
+		stderr: &lines{log: log, plain: logrus.InfoLevel},
+	}
+	life, signal := context.WithCancel(context.Background())
+	i.signal = signal
+	i.cmd = exec.CommandContext(life, h.Program)
+	// The session's, as a program may have started others.
+	i.cmd.Cancel = func() error { return unix.Kill(-i.cmd.Process.Pid, unix.SIGKILL) }
+	i.cmd.Dir = "/"
+	i.cmd.Env = append([]string{goplugin.EnvUnixSocketDir + "=" + string(l.sockets)}, environment...)
+	i.cmd.ExtraFiles = []*os.File{lifelineFD - 3: lifeline}
+	i.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:    true,
+		Pdeathsig: syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
+	}
+	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  hostapi.Handshake,
+		Plugins:          goplugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
+		Cmd:              i.cmd,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		SkipHostEnv:      true,
+		StartTimeout:     2 * l.limit, // ours comes first
+		Stderr:           i.stderr,
+		SyncStdout:       &lines{log: log, plain: logrus.DebugLevel},
+		SyncStderr:       &lines{log: log, plain: logrus.InfoLevel},
+		// Off, and so is go-plugin's own reading of the program's log, which panics at a line whose
+		// @message is no text.
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // no timer while nothing happens
+			// The windows have a fixed size. Else each message is answered by a ping and that by
+			// another, which wakes both sides up twice more.
+			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
+			grpc.WithChainStreamInterceptor(i.conn.note),
+		},
+	})
+	return i, nil
+}
