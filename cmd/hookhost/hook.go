@@ -8,14 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
@@ -34,8 +29,7 @@ daemon takes over every change at once. Attributes, with their defaults:
 
 user=pbsuser is refused: PBS itself runs such a hook, registered with its own qmgr, as the job's owner.
 
-import starts the hook's program once. A program that does not answer as a hook does is refused, and
-so is a configuration that the hook's program does not accept.`
+The daemon starts a program that was imported at once. 'hook list' says why one does not run.`
 
 func (c *cli) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -52,13 +46,11 @@ func (c *cli) hookCommand() *cobra.Command {
 		func(r *plugin.Registry, args []string) error { return r.Create(args[0]) })
 	change("delete NAME", "Unregister a hook and delete its copies", nArgs(1, 1),
 		func(r *plugin.Registry, args []string) error { return r.Delete(args[0]) })
-	change("set NAME ATTRIBUTE=VALUE...", "Set attributes; event and fail_action take += and -= as well", nArgs(2, -1),
+	change("set NAME ATTRIBUTE=VALUE...", "Set attributes", nArgs(2, -1),
 		func(r *plugin.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
-	change("unset NAME ATTRIBUTE...", "Set attributes back to their defaults", nArgs(2, -1),
-		func(r *plugin.Registry, args []string) error { return r.Unset(args[0], args[1:]...) })
 	change("import NAME application/x-executable|application/x-config default FILE|-",
 		"Copy a hook's program or configuration file and register the copy", nArgs(2, 4), importHook)
-	cmd.AddCommand(c.hookListCommand(), c.hookExportCommand())
+	cmd.AddCommand(c.hookListCommand())
 	return cmd
 }
 
@@ -80,43 +72,7 @@ func importHook(r *plugin.Registry, args []string) error {
 	if err := os.MkdirAll(filepath.Dir(r.ProgramDir), 0o700); err != nil {
 		return err
 	}
-	others := children()
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	return errors.Join(r.Import(args[0], contentType, in), endDescendants(others))
-}
-
-// endDescendants kills what a program has left behind that was started at import, such as a daemon.
-// This process is their subreaper. Others are children of before, of a shell that became it.
-func endDescendants(others []int) error {
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		left := slices.DeleteFunc(children(), func(pid int) bool { return slices.Contains(others, pid) })
-		if len(left) == 0 {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("hook: the program has left processes that do not die of SIGKILL: %v", left)
-		}
-		for _, pid := range left {
-			unix.Kill(pid, unix.SIGKILL)
-			unix.Wait4(pid, nil, unix.WNOHANG, nil)
-		}
-	}
-}
-
-// children returns the pids of this process's children; none on a kernel that does not list them.
-func children() (pids []int) {
-	threads, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is well-formed
-	for _, thread := range threads {
-		text, _ := os.ReadFile(thread) // a thread may be gone
-		for _, word := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(word); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
+	return r.Import(args[0], contentType, in)
 }
 
 // changeHooks makes a change and has a running daemon take it over.
@@ -243,28 +199,6 @@ func writeHook(w io.Writer, h plugin.Hook, state string) {
 	}
 	if h.Config != "" {
 		row("config", h.Config)
-	}
-}
-
-func (c *cli) hookExportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "export NAME application/x-config|application/x-executable default [FILE]",
-		Short: "Write out what was imported", Args: nArgs(2, 4),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := c.loadRegistry()
-			if err != nil {
-				return err
-			}
-			b, err := r.Export(args[0], args[1])
-			if err != nil {
-				return refusal(err)
-			}
-			if file := args[len(args)-1]; len(args) > 2 && file != "default" && file != "-" {
-				return os.WriteFile(file, b, 0o644)
-			}
-			_, err = os.Stdout.Write(b) // byte for byte
-			return err
-		},
 	}
 }
 

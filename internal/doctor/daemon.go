@@ -125,7 +125,8 @@ func (n *Node) examineHooks() []Finding {
 		f := ok("hook "+h.Name, h.Program)
 		if h.Fault != "" {
 			f = blocking(f.What, "its file cannot be used: "+h.Fault,
-				"correct or delete "+filepath.Join(r.Dir, h.Name+".toml")+"; until then its events fail")
+				"correct or delete "+filepath.Join(r.Dir, h.Name+".toml")+"; until then no reload takes effect, and "+
+					"its events fail once the daemon is started anew")
 		} else if !h.Enabled {
 			f.Found = "not enabled"
 		} else if err := r.CheckProgram(h); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // A hook whose file cannot be used does not keep the host from starting, and no event that may be
-// its passes without it.
+// its passes without it. A reload does not take such a file.
 func TestFaultyHookFailsItsEvents(t *testing.T) {
 	n := newNode(t)
 	n.hook("good", "misbehave", "")
@@ -66,42 +66,35 @@ func TestFaultyHookFailsItsEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Events that it is known not to get are none of its.
-	write("event = \"execjob_end\"\ncolour = 1\n")
-	reload()
-	rejected(hostapi.EventBegin, "")
-	rejected(hostapi.EventEnd, `unknown key "colour"`)
-	write("enabled = false\ncolour = 1\n")
-	reload()
-	rejected(hostapi.EventBegin, "")
-	rejected(hostapi.EventEnd, "")
-	if s := status(); s.State != "disabled" || !strings.Contains(s.Error, "colour") {
-		t.Errorf("status %+v", s)
-	}
 	write(string(sound))
 	reload()
 	rejected(hostapi.EventBegin, "")
 	plugintest.Eventually(t, "it runs", func() bool { return status().State == "running" })
 	rejected(hostapi.EventEnd, "")
-	// A hook in force stays when its file goes bad, and other hooks are taken over.
+	// All stays as it is when a file goes bad.
 	pid := status().PID
 	write("order = \n")
 	if err := n.registry.Set("good", "order=7"); err != nil {
 		t.Fatal(err)
 	}
-	reload()
+	if err := h.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "hook bad: its file cannot be used") {
+		t.Errorf("reload: %v", err)
+	}
 	rejected(hostapi.EventBegin, "")
 	rejected(hostapi.EventEnd, "")
 	if s := status(); s.State != "running" || s.PID != pid || !strings.Contains(s.Error, "line 1") {
 		t.Errorf("status %+v, want pid %d", s, pid)
 	}
-	if got := h.plugins.Find("good").Hook().Order; got != 7 {
-		t.Errorf("order of the other hook: %d, want 7", got)
+	if got := h.plugins.Find("good").Hook().Order; got != 1 {
+		t.Errorf("order of the other hook: %d, want 1", got)
 	}
 	if err := n.registry.Delete("bad"); err != nil {
 		t.Fatal(err)
 	}
 	reload()
+	if got := h.plugins.Find("good").Hook().Order; got != 7 {
+		t.Errorf("order of the other hook: %d, want 7", got)
+	}
 	if h.plugins.Find("bad") != nil {
 		t.Error("the deleted hook is still there")
 	}

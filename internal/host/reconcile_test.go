@@ -263,15 +263,4 @@ func TestReloadReplacesChangedHooksAlone(t *testing.T) {
 	if h.plugins.Find("keep").Hook().Alarm != 7 {
 		t.Error("the new alarm is not in force")
 	}
-	// A file that cannot be used leaves in force what was there.
-	if err := os.WriteFile(filepath.Join(n.registry.Dir, "more.toml"), []byte("order = 0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	pid := hookPID(t, h, "more")
-	if err := h.Reload(t.Context()); err != nil {
-		t.Errorf("reload: %v", err)
-	}
-	if got := hookPID(t, h, "more"); got != pid {
-		t.Errorf("the hook is process %d, want %d still", got, pid)
-	}
 }

@@ -110,11 +110,8 @@ func (a Attributes) check() error {
 	return nil
 }
 
-// set carries out one assignment: op is "=", "+=" or "-=".
-func (a *Attributes) set(attr, op, value string) error {
-	if op != "=" {
-		return a.change(attr, op, value)
-	}
+// set gives an attribute a value, as the assignments of qmgr spell it.
+func (a *Attributes) set(attr, value string) error {
 	var err error
 	switch attr {
 	case "enabled":
@@ -144,57 +141,6 @@ func (a *Attributes) set(attr, op, value string) error {
 		return fmt.Errorf("%s = %s: %w", attr, value, err)
 	}
 	return nil
-}
-
-// change adds to a list or takes away from it.
-func (a *Attributes) change(attr, op, value string) error {
-	var err error
-	switch attr {
-	case "event":
-		var given EventList
-		if err = given.UnmarshalText([]byte(value)); err == nil {
-			a.Event, err = changed(a.Event, op, given, "empty means every event")
-		}
-	case "fail_action":
-		var given FailActionList
-		if err = given.UnmarshalText([]byte(value)); err == nil && len(given) == 0 {
-			err = errors.New("none stands alone")
-		} else if err == nil && op == "+=" && len(a.FailAction) == 0 {
-			a.FailAction = given
-		} else if err == nil {
-			a.FailAction, err = changed(a.FailAction, op, given, "")
-		}
-	default:
-		return fmt.Errorf("%s: not a list, so %s has no meaning", attr, op)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s %s: %w", attr, op, value, err)
-	}
-	return nil
-}
-
-// changed returns list with given added or removed. emptyMeans, if set, is why the list may be
-// changed neither from nor into an empty one: the meaning would jump.
-func changed[L ~[]T, T ~string](list L, op string, given L, emptyMeans string) (L, error) {
-	if emptyMeans != "" && len(list) == 0 {
-		return nil, fmt.Errorf("the list is empty and %s: set it with =", emptyMeans)
-	}
-	next := slices.Clone(list)
-	for _, v := range given {
-		i := slices.Index(next, v)
-		switch {
-		case op == "+=" && i < 0:
-			next = append(next, v)
-		case op == "-=" && i < 0:
-			return nil, fmt.Errorf("%s is not in the list", v)
-		case op == "-=":
-			next = slices.Delete(next, i, i+1)
-		}
-	}
-	if emptyMeans != "" && len(next) == 0 {
-		return nil, fmt.Errorf("nothing would be left and %s: set enabled=false instead", emptyMeans)
-	}
-	return next, nil
 }
 
 // EventList is a list of events, written with commas between them.

@@ -57,7 +57,11 @@ func Open(o Options) (*Catalog, error) {
 	}
 	c := &Catalog{registry: o.Registry, launcher: l, host: o.Host, gone: map[string]<-chan struct{}{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.holdInForce(hooks)
+	for _, hook := range hooks {
+		if err := hook.err(); err != nil {
+			o.Log.WithField("hook", hook.Name).Errorf("%v; its events fail until it is corrected or deleted", err)
+		}
+	}
 	c.plugins = c.arrange(nil, hooks)
 	return c, nil
 }
@@ -93,17 +97,17 @@ func (c *Catalog) arrange(old []*Plugin, hooks []Hook) []*Plugin {
 // Reload reads the registry again. Hooks that are gone or changed in program or configuration end
 // after the calls they are in, for which wait waits until its ctx ends. Hooks that are new are
 // started, and changed ones once the program before has ended. The others run on with their new
-// attributes. A hook whose file has become unusable stays as it is in force. On an error nothing
-// changes.
+// attributes. On an error, such as of a hook's file that cannot be used, nothing changes.
 func (c *Catalog) Reload() (wait func(ctx context.Context), err error) {
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
 	hooks, err := c.registry.List()
+	for _, hook := range hooks {
+		err = errors.Join(err, hook.err())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reload: %w", err)
 	}
-	c.holdInForce(hooks)
-	slices.SortStableFunc(hooks, byOrder)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -126,23 +130,6 @@ func (c *Catalog) Reload() (wait func(ctx context.Context), err error) {
 		}
 	}
 	return func(ctx context.Context) { waitFor(ctx, gone) }, nil
-}
-
-// holdInForce puts, in place of a hook whose file has become unusable, what is in force of the
-// hook, and logs each.
-func (c *Catalog) holdInForce(hooks []Hook) {
-	for i, hook := range hooks {
-		if hook.Fault == "" {
-			continue
-		}
-		entry := c.launcher.log.WithField("hook", hook.Name)
-		if p := c.Find(hook.Name); p != nil && p.Hook().Fault == "" {
-			hooks[i] = p.Hook()
-			entry.Errorf("%v; what is in force stays until it is corrected or hookhost is started anew", hook.err())
-			continue
-		}
-		entry.Errorf("%v; its events fail until it is corrected or deleted", hook.err())
-	}
 }
 
 // List returns the plugins of the enabled hooks in order.

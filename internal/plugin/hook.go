@@ -85,24 +85,20 @@ func oneLine(err error) error {
 // came with.
 func (r *Registry) encode(h Hook) ([]byte, error) {
 	if b, ok := r.builtIn(h.Name); ok {
-		_, differing := h.Attributes.values(b.Attributes)
-		return toml.Marshal(differing)
+		return toml.Marshal(h.Attributes.differing(b.Attributes))
 	}
 	return toml.Marshal(h)
 }
 
-// values returns two maps by the names of attributes. A function of reset sets its attribute to the
-// value in defaults. differing has the attributes whose value is another one.
-func (a Attributes) values(defaults Attributes) (reset map[string]func(*Attributes), differing map[string]any) {
-	reset, differing = make(map[string]func(*Attributes)), make(map[string]any)
+// differing returns the attributes, by name, whose value is another one in defaults.
+func (a Attributes) differing(defaults Attributes) map[string]any {
+	differing := make(map[string]any)
 	mine, theirs := reflect.ValueOf(a), reflect.ValueOf(defaults)
 	for field := range mine.Type().Fields() {
-		name := field.Tag.Get("toml")
-		value, dflt := mine.FieldByIndex(field.Index), theirs.FieldByIndex(field.Index)
-		reset[name] = func(a *Attributes) { reflect.ValueOf(a).Elem().FieldByIndex(field.Index).Set(dflt) }
-		if !reflect.DeepEqual(value.Interface(), dflt.Interface()) {
-			differing[name] = value.Interface()
+		value := mine.FieldByIndex(field.Index).Interface()
+		if !reflect.DeepEqual(value, theirs.FieldByIndex(field.Index).Interface()) {
+			differing[field.Tag.Get("toml")] = value
 		}
 	}
-	return reset, differing
+	return differing
 }

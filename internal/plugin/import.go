@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// The content types of import and export, after qmgr's.
+// The content types of import, after qmgr's.
 const (
 	ContentProgram = "application/x-executable"
 	ContentConfig  = "application/x-config"
@@ -26,14 +26,12 @@ const (
 
 // Import copies a hook's program or configuration and registers the copy, a program with its
 // checksum. The copy is named after its content, so a host that starts the hook meanwhile finds the
-// old pair or the new one. The program is started once. A program that does not shake hands is
-// refused, see checkProgram; and a configuration that it does not take, see checkConfig.
+// old pair or the new one.
 func (r *Registry) Import(name, contentType string, content io.Reader) error {
 	if _, ok := r.builtIn(name); ok {
 		return fmt.Errorf("hook %s: it comes with hookhost: its program and configuration are hookhost's own", name)
 	}
-	h, err := r.Get(name)
-	if err != nil {
+	if _, err := r.Get(name); err != nil {
 		return err
 	}
 	tmp, sum, err := r.receive(contentType, content)
@@ -41,18 +39,6 @@ func (r *Registry) Import(name, contentType string, content io.Reader) error {
 		return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
 	}
 	defer os.Remove(tmp)
-	if contentType == ContentConfig {
-		var config []byte
-		if config, err = os.ReadFile(tmp); err == nil {
-			err = r.checkConfig(h, config)
-		}
-	} else {
-		h.Program, h.SHA256 = tmp, sum
-		err = r.checkProgram(h)
-	}
-	if err != nil {
-		return fmt.Errorf("hook %s: import %s: %w", name, contentType, err)
-	}
 	return r.change(name, func(h *Hook) error {
 		path := filepath.Join(r.ProgramDir, name+"."+sum[:12])
 		if contentType == ContentConfig {
@@ -63,33 +49,6 @@ func (r *Registry) Import(name, contentType string, content io.Reader) error {
 		}
 		return disk.Rename(tmp, path)
 	})
-}
-
-// Export returns what Import took.
-func (r *Registry) Export(name, contentType string) ([]byte, error) {
-	h, err := r.Get(name)
-	if err != nil {
-		return nil, err
-	}
-	path, limit := h.Program, int64(maxProgram)
-	switch contentType {
-	case ContentConfig:
-		path, limit = h.Config, maxConfig
-		if h.BuiltIn {
-			return h.ConfigData, nil
-		}
-	case ContentProgram:
-	default:
-		return nil, fmt.Errorf("hook %s: %w", name, unknownContent(contentType))
-	}
-	if path == "" {
-		return nil, fmt.Errorf("hook %s: no %s was imported", name, contentType)
-	}
-	b, err := r.paths().read(path, limit)
-	if err != nil {
-		return nil, fmt.Errorf("hook %s: %w", name, err)
-	}
-	return b, nil
 }
 
 // receive writes content to a new file in ProgramDir (disk.Write) and returns its path and

@@ -62,7 +62,7 @@ var environment = []string{
 // launch starts a hook's program and configures it. The error has KindNode and names the cause in
 // words for the administrator. Then nothing is left.
 func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
-	ctx, cancel := l.limited(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
 	defer cancel()
 	defer func() {
 		if err != nil {
@@ -91,11 +91,6 @@ func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *in
 		return nil, inst.startError(ctx, err)
 	}
 	return inst, nil
-}
-
-// limited returns ctx with the time that a program may take to start.
-func (l *launcher) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
 }
 
 // config returns the hook's configuration.

@@ -162,44 +162,22 @@ func byOrder(a, b Hook) int {
 	return cmp.Or(cmp.Compare(a.Order, b.Order), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 }
 
-var assignment = regexp.MustCompile(`^\s*([A-Za-z_0-9]+)\s*(\+=|-=|=)\s*(.*?)\s*$`)
-
-// Set changes attributes: each assignment is ATTR=VALUE, and for event and fail_action also
-// ATTR+=VALUE and ATTR-=VALUE. All are carried out, or none. A value may be in double quotes, as in
-// qmgr.
+// Set changes attributes: each assignment is ATTR=VALUE. All are carried out, or none. A value may
+// be in double quotes, as in qmgr.
 func (r *Registry) Set(name string, assignments ...string) error {
 	return r.change(name, func(h *Hook) error {
 		for _, a := range assignments {
-			m := assignment.FindStringSubmatch(a)
-			if m == nil {
+			attr, value, ok := strings.Cut(a, "=")
+			if !ok {
 				return fmt.Errorf("%q: want ATTRIBUTE=VALUE", a)
 			}
-			value := m[3]
+			value = strings.TrimSpace(value)
 			if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
 				value = value[1 : len(value)-1]
 			}
-			if err := h.set(m[1], m[2], value); err != nil {
+			if err := h.set(strings.TrimSpace(attr), value); err != nil {
 				return err
 			}
-		}
-		return nil
-	})
-}
-
-// Unset gives attributes their defaults back.
-func (r *Registry) Unset(name string, attrs ...string) error {
-	return r.change(name, func(h *Hook) error {
-		defaults := DefaultAttributes()
-		if b, ok := r.builtIn(name); ok {
-			defaults = b.Attributes
-		}
-		values, _ := h.Attributes.values(defaults)
-		for _, attr := range attrs {
-			reset, ok := values[attr]
-			if !ok {
-				return fmt.Errorf("%s: no attribute of a hook", attr)
-			}
-			reset(&h.Attributes)
 		}
 		return nil
 	})
