@@ -743,7 +743,7 @@ func TestResizeBesideStartup(t *testing.T) {
 					}
 				}
 			}
-			limits("it gives memory back", func(l cgroup.Limits) bool { return l.MemHigh != nil })
+			givesBack(t, k)
 			// As hook devices' confine: it reads, puts the filter in force and writes, with the
 			// lock.
 			unlock, err := n.tree.Lock(t.Context())

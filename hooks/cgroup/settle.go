@@ -20,9 +20,6 @@ const settleTime = 10 * time.Second
 // settle puts the granted limits in force, for a hook that starts. Limits that are to be lowered
 // are left to lower: to give memory back takes seconds. The caller has the job's turn.
 func (h *hook) settle(ctx context.Context, j *cgroup.Job) error {
-	if err := j.Mend(); err != nil {
-		return err
-	}
 	unlock, err := h.lock(ctx)
 	if err != nil {
 		return err

@@ -43,7 +43,7 @@ var memoryController = controller{
 	v2: []knob{
 		amount(knob{
 			file: memoryMax, format: asSize, none: "max",
-			falling: 1, lower: directory.setMemoryMax,
+			falling: 1, lower: directory.lowerMemoryMax,
 		}, limitOfMem),
 		{
 			// Swap falls last, since what has to leave memory may still go there.

@@ -39,9 +39,6 @@ func (t *Tree) ParentLimits() (Limits, error) {
 // other limits come into force all the same, and all errors are returned.
 func (t *Tree) LimitParent(l Limits) error {
 	p := t.parent()
-	if err := p.liftHigh(); err != nil {
-		return fmt.Errorf("limit all jobs: %w", err)
-	}
 	from, err := p.Limits(shared...)
 	if err != nil {
 		return fmt.Errorf("limit all jobs: %w", err)
@@ -87,28 +84,7 @@ func (d directory) giveBack(limit int64) error {
 	if !d.h.v2 {
 		return nil
 	}
-	return errors.Join(d.reclaimTo(limit), d.liftHigh())
-}
-
-// liftHigh takes back the memory.high by which reclaimTo makes an older kernel reclaim. A process
-// that died meanwhile would leave all jobs throttled for ever.
-func (d directory) liftHigh() error {
-	b, err := d.ReadFile(memoryHigh)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && trim(b) == "max" {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return d.Write(memoryHigh, "max")
-}
-
-func (j *Job) liftHigh() error {
-	d, ok := j.with("memory")
-	if !ok || !d.h.v2 {
-		return nil
-	}
-	return d.liftHigh()
+	return d.reclaimTo(limit)
 }
 
 // PidsAbove returns the least limit of tasks above the parent of all jobs, nil if there is none.

@@ -12,9 +12,9 @@ import (
 //
 // A limit of memory, swap or huge pages below what the job uses and cannot give back is ErrInUse.
 // Mostly that is found out before anything is written. Otherwise v1's kernel refuses the limit, or
-// on v2 the job did not give memory back in time (see setMemoryMax; up to reclaimTime). No process
-// is killed for it. Fewer tasks than there are is no mistake: the job cannot fork until some have
-// ended. Memory moves along when the NUMA nodes change.
+// on v2 the job did not give memory back in time (up to reclaimTime). A v2 job that grows at this
+// moment may be killed. Fewer tasks than there are is no mistake: the job cannot fork until some
+// have ended. Memory moves along when the NUMA nodes change.
 //
 // On v1 a job without a cpuset of its own cannot get one, nor the other way round: ErrUnsupported.
 func (j *Job) Apply(l Limits) error {

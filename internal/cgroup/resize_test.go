@@ -56,62 +56,30 @@ func TestShrinkToSwap(t *testing.T) {
 	}
 }
 
-// TestShrinkInVain: a job that does not give back what it could keeps its limits and goes on, with
-// memory.reclaim or without. On v2 memory.high is among them.
+// TestShrinkInVain: a job that does not give back what it could keeps its limits and goes on.
 func TestShrinkInVain(t *testing.T) {
-	for _, without := range []string{"", "memory.reclaim"} {
-		t.Run("without "+without, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := kernfstest.NewV2(kernfstest.Without(without))
-				tree := fakeTree(t, k)
-				high := size(150 << 20)
-				j := newJob(t, tree, testJob, Limits{Mem: size(200 << 20), MemHigh: high})
-				pid := spawnFake(k, j.Join())
-				k.Charge(pid, kernfstest.Memory{Anon: 20 << 20, File: 100 << 20})
-				before, err := j.Limits()
-				must.NoError(t, err)
-				defer k.Dirty(true)()
-				start := time.Now()
-				err = j.Apply(Limits{Mem: size(64 << 20), MemHigh: high, Pids: size(10)})
-				wantError(t, err, ErrInUse)
-				if took := time.Since(start); took < reclaimTime || took > 2*reclaimTime {
-					t.Errorf("it took %v, want about %v", took, reclaimTime)
-				}
-				after, err := j.Limits()
-				if diff := cmp.Diff(before, after, cmpSets); err != nil || diff != "" {
-					t.Errorf("%v (-before +after):\n%s", err, diff)
-				}
-				wantNoKill(t, j, fakeProcess{k, pid})
-			})
-		})
-	}
-}
-
-// TestMendEndsABrokenResize: a resize that was broken off, here because memory.high could not be
-// written any more, is made up for.
-func TestMendEndsABrokenResize(t *testing.T) {
-	for _, high := range []*int64{nil, size(150 << 20)} {
+	synctest.Test(t, func(t *testing.T) {
 		k := kernfstest.NewV2()
 		tree := fakeTree(t, k)
+		high := size(150 << 20)
 		j := newJob(t, tree, testJob, Limits{Mem: size(200 << 20), MemHigh: high})
-		k.Charge(spawnFake(k, j.Join()), kernfstest.Memory{Anon: 20 << 20})
-		heal := k.FailNth("write", testJob+"/"+memoryHigh, unix.EIO, 1)
-		if err := j.Apply(Limits{Mem: size(100 << 20), MemHigh: high}); err == nil {
-			t.Error("no error")
+		pid := spawnFake(k, j.Join())
+		k.Charge(pid, kernfstest.Memory{Anon: 20 << 20, File: 100 << 20})
+		before, err := j.Limits()
+		must.NoError(t, err)
+		defer k.Dirty(true)()
+		start := time.Now()
+		err = j.Apply(Limits{Mem: size(64 << 20), MemHigh: high, Pids: size(10)})
+		wantError(t, err, ErrInUse)
+		if took := time.Since(start); took < reclaimTime || took > 2*reclaimTime {
+			t.Errorf("it took %v, want about %v", took, reclaimTime)
 		}
-		heal()
-		for range 2 {
-			if err := j.Mend(); err != nil {
-				t.Error(err)
-			}
-			if l, err := j.Limits(); err != nil || !cmp.Equal(l.MemHigh, high) {
-				t.Errorf("memory.high is %v, %v; want %v", l.MemHigh, err, high)
-			}
-			if err := j.Apply(Limits{Mem: size(90 << 20), MemHigh: high}); err != nil {
-				t.Error(err)
-			}
+		after, err := j.Limits()
+		if diff := cmp.Diff(before, after, cmpSets); err != nil || diff != "" {
+			t.Errorf("%v (-before +after):\n%s", err, diff)
 		}
-	}
+		wantNoKill(t, j, fakeProcess{k, pid})
+	})
 }
 
 // TestApplyUndoEach: whichever write fails, nothing has changed.
