@@ -41,7 +41,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 		return nil, err
 	}
 	h.awaitInventory(ctx, a)
-	others, unlock, err := h.enter(ctx, j, req.MoM)
+	unlock, err := h.enter(ctx, j, req.MoM)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +50,10 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	held, err := h.holdings(others)
+	held, err := h.holdings(there)
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+		return nil, err
 	}
-	h.fillPages(there, held)
 	if err := h.readDevices(&there, a, held); err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "begin job %s: %w", j.ID(), err)
 	}
-	if err := h.raiseParent(there, append(held, h.coming(got))); err != nil {
+	if err := h.raiseParent(there, append(held, h.policy.holdingOf(there, got))); err != nil {
 		return nil, err
 	}
 	out := h.begun(got, there)
@@ -78,7 +77,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 		Limits: &got.limits, AllMem: got.allMem, NCPUs: got.ask.NCPUs, BegunMicros: sinceBoot(),
 		PerTask: h.policy.perTask(),
 	}}
-	if err := h.create(ctx, j, h.inKernel(got.limits, got.ask), got.grant, mark); err != nil {
+	if err := h.create(ctx, j, got, mark); err != nil {
 		return nil, err
 	}
 	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // from here on
@@ -112,31 +111,24 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	return a, nil
 }
 
-// enter takes the tree's lock with nothing in the job's place, and tells which jobs there are.
-func (h *hook) enter(
-	ctx context.Context,
-	j *cgroup.Job,
-	mom *hostapi.ProcessID,
-) (others []string, unlock func(), err error) {
+// enter takes the tree's lock with nothing in the job's place.
+func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())
 	for cleared := false; ; cleared = true {
 		if unlock, err = h.lock(ctx); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		remains := j.Exists()
-		if others, err = h.tree.JobIDs(h.policy.holding()...); err == nil && !remains {
-			return others, unlock, nil
+		if !j.Exists() {
+			h.letGo(j.ID())
+			return unlock, nil
 		}
 		unlock()
-		switch {
-		case err != nil:
-			return nil, nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
-		case cleared:
-			return nil, nil, hostapi.Errorf(hostapi.KindBusy, "job %s: somebody else made its cgroup", j.ID())
+		if cleared {
+			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: somebody else made its cgroup", j.ID())
 		}
 		if err := h.clear(ctx, j, mom); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }
@@ -168,11 +160,10 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 func (h *hook) create(
 	ctx context.Context,
 	j *cgroup.Job,
-	limits cgroup.Limits,
-	g *inventory.Grant,
+	got assignment,
 	r cgroup.JobMark,
 ) error {
-	err := j.Create(limits)
+	err := j.Create(h.inKernel(got.limits, got.ask))
 	// The cgroup was made by hand since it was looked for, or its name is that of a job that ends.
 	if errors.Is(err, cgroup.ErrExists) {
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
@@ -184,8 +175,8 @@ func (h *hook) create(
 	if h.policy.perTask() {
 		err = j.Split()
 	}
-	if err == nil && g != nil {
-		err = g.Mark(j)
+	if err == nil && got.grant != nil {
+		err = got.grant.Mark(j)
 	}
 	if err == nil {
 		err = j.SetJobMark(r)
@@ -193,6 +184,7 @@ func (h *hook) create(
 	if err != nil {
 		return hostapi.Errorf(markKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
+	h.holds(j, got)
 	h.learn(r.Begin.Job)
 	h.watch(j)
 	return nil

@@ -62,6 +62,7 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 	if !exists {
 		h.unwatch(j.ID())
 		h.disown(j.ID())
+		h.letGo(j.ID())
 		release()
 		return nil, state{}, nil, nil
 	}
@@ -205,5 +206,9 @@ func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	// Removal has its own short limit, so that it is tried even when killing used up the alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	return j.Remove(ctx)
+	if err := j.Remove(ctx); err != nil {
+		return err
+	}
+	h.letGo(j.ID())
+	return nil
 }

@@ -12,16 +12,12 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// holding is what another job holds on this host.
+// holding is what a job holds of this host.
 type holding struct {
 	id     string
 	job    *cgroup.Job
-	limits cgroup.Limits
-
-	mem, vmem bool           // asked for all there is, which otherwise is taken for what a job without a request gets
-	pages     map[int64]bool // likewise, by size of huge pages
-
-	grant *inventory.Grant // nil when it has no devices; known only where somebody asks for some
+	limits cgroup.Limits    // as they were decided, without those that count as nothing
+	grant  *inventory.Grant // nil when it has no devices; known only where somebody asks for some
 }
 
 // holds names what the job holds of a resource: "nvidia0,nvidia3"; of blocks all that makes one not
@@ -50,50 +46,33 @@ func (o holding) holds(resource string) string {
 	return strings.Join(names, ",")
 }
 
-// holding returns the controllers whose limits are what a job holds of the node.
-func (p *policy) holding() []string {
-	if p.Hugetlb.Enabled {
-		return []string{"cpuset", "memory", "hugetlb"}
+// holdings returns what each job holds, by the table. The caller has the tree's lock.
+func (h *hook) holdings(there host) ([]holding, error) {
+	if err := h.fill(); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	return []string{"cpuset", "memory"}
-}
-
-// holdings reads what each of the jobs holds. A job that goes away meanwhile holds nothing.
-func (h *hook) holdings(ids []string) ([]holding, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var held []holding
-	controllers := h.policy.holding()
-	for _, id := range ids {
-		j, err := h.tree.Job(id)
-		if err != nil {
-			return nil, err
-		}
-		l, err := j.Limits(controllers...)
-		if errors.Is(err, cgroup.ErrNotFound) {
+	for _, id := range slices.Sorted(maps.Keys(h.table)) {
+		e := h.table[id]
+		if e.granted == nil {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		o := h.policy.holdingOf(there, *e.granted)
+		if e.growing != nil {
+			o = o.or(h.policy.holdingOf(there, *e.growing))
 		}
-		o := holding{id: id, job: j, limits: promised(l)}
-		h.policy.fillRequested(&o, h.node())
-		h.with(id, func(e *job) {
-			if e.resizing != nil {
-				o = o.or(*e.resizing)
-			}
-		})
+		o.id, o.job = id, e.cgroup
 		held = append(held, o)
 	}
 	return held, nil
 }
 
 // holdingsBeside returns what the job holds and what all others hold. own is the zero holding where
-// the job has no cgroup. The caller has the tree's lock.
-func (h *hook) holdingsBeside(id string) (own holding, others []holding, err error) {
-	ids, err := h.tree.JobIDs(h.policy.holding()...)
-	if err != nil {
-		return own, nil, err
-	}
-	others, err = h.holdings(ids)
+// the job holds nothing. The caller has the tree's lock.
+func (h *hook) holdingsBeside(id string, there host) (own holding, others []holding, err error) {
+	others, err = h.holdings(there)
 	if i := slices.IndexFunc(others, func(o holding) bool { return o.id == id }); i >= 0 {
 		own = others[i] // before Delete moves the others
 		others = slices.Delete(others, i, i+1)
@@ -101,10 +80,18 @@ func (h *hook) holdingsBeside(id string) (own holding, others []holding, err err
 	return own, others, err
 }
 
-// coming is what a job is to hold that has been given this.
-func (h *hook) coming(got assignment) holding {
-	o := holding{limits: promised(h.inKernel(got.limits, got.ask))}
-	h.policy.promise(&o, got.ask, &got.limits)
+// holdingOf returns what a job holds that has been given this. All the memory that jobs may have
+// counts as nothing of a job that asked for none. So do swap and huge pages.
+func (p *policy) holdingOf(there host, got assignment) holding {
+	o := holding{limits: got.limits}
+	if got.allMem {
+		o.limits.Mem = nil
+	}
+	if n := o.limits.MemSwap; n != nil && got.ask.Vmem == nil &&
+		(got.allMem || *n >= p.memTotal(there.node)+p.swapTotal(there.node)) {
+		o.limits.MemSwap = o.limits.Mem
+	}
+	o.limits.Hugetlb = p.hugeHeld(there, got.limits, got.ask)
 	return o
 }
 
@@ -125,7 +112,6 @@ func (o holding) or(p holding) holding {
 		}
 		o.limits.Hugetlb[size] = max(n, o.limits.Hugetlb[size])
 	}
-	o.mem, o.vmem = o.mem || p.mem, o.vmem || p.vmem
 	return o
 }
 

@@ -54,9 +54,12 @@ type hook struct {
 	machine   atomic.Pointer[topology.Node] // see node
 	published atomic.Pointer[topology.Node] // what PBS was told of last
 
-	mu    sync.Mutex
-	table map[string]*job // what is known of jobs, by id: see with
-	left  map[left]bool   // what was logged once: see firstLeft
+	background sync.WaitGroup // of what goes on beside the events
+
+	mu     sync.Mutex
+	table  map[string]*job // what is known of jobs, by id: see with
+	filled bool            // see fill; under the tree's lock
+	left   map[left]bool   // what was logged once: see firstLeft
 
 	meter *rapl.Meter // nil where energy is not counted
 	cpus  int         // that jobs may have, as PBS counts; 0 without meter

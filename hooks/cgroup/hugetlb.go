@@ -57,7 +57,7 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 			}
 			free := total
 			for _, o := range others {
-				free -= o.hugeHeld(page, total)
+				free -= o.limits.Hugetlb[page]
 			}
 			if err := hugeShortage(h, page, limit, max(0, free, a.had.Hugetlb[page]), total); err != nil {
 				return err
@@ -71,41 +71,16 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 	return nil
 }
 
-// hugeHeld is what the job holds of huge pages of one size, of which all jobs may have total. A
-// limit of all there is counts as nothing unless the job has asked for it.
-func (o holding) hugeHeld(page, total int64) int64 {
-	if n := o.limits.Hugetlb[page]; n < total || o.pages[page] {
-		return n
-	}
-	return 0
-}
-
-// fillPages fills in which huge pages jobs have asked for that may have all there are or more.
-// After a reload with a larger reserve a job may have been granted more than all jobs may have by
-// now.
-func (h *hook) fillPages(there host, jobs []holding) {
-	for i, o := range jobs {
-		doubt := false
-		for page := range there.hugePages.Total {
-			n := o.limits.Hugetlb[page]
-			doubt = doubt || n > 0 && n >= h.policy.hugeTotal(there, page)
-		}
-		if !doubt {
-			continue
-		}
-		m, err := o.job.JobMark()
-		if err != nil {
-			continue // made by hand
-		}
-		a, err := h.policy.askedIn(m)
-		if err != nil {
-			continue
-		}
-		jobs[i].pages = map[int64]bool{}
-		for page := range a.hugetlb(there.hugePages.Default) {
-			jobs[i].pages[page] = true
-		}
-	}
+// hugeHeld returns what a job holds of huge pages that was granted l. A limit of all there is
+// counts as nothing unless the job has asked for it.
+func (p *policy) hugeHeld(h host, l cgroup.Limits, a ask) map[int64]int64 {
+	held := maps.Clone(l.Hugetlb)
+	asked := a.hugetlb(h.hugePages.Default)
+	maps.DeleteFunc(held, func(page, n int64) bool {
+		_, is := asked[page]
+		return !is && n >= p.hugeTotal(h, page)
+	})
+	return held
 }
 
 // hugeDefault is the limit of a job that did not ask for pages of that size.

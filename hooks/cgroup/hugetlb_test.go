@@ -21,7 +21,11 @@ func TestDecideHugetlb(t *testing.T) {
 		}
 	}
 	pages := func(mb2, gb1 int64) map[int64]int64 { return map[int64]int64{2 * mib: mb2, gib: gb1} }
-	holds := func(m map[int64]int64) []holding { return []holding{{id: "1.x", limits: cgroup.Limits{Hugetlb: m}}} }
+	h := fourCPUs(0)
+	h.hugePages = topology.HugePages{Default: 2 * mib, Total: pages(100*mib, 4*gib)}
+	holds := func(m map[int64]int64) []holding {
+		return []holding{testPolicy(t, on(nil)).holdingOf(h, assignment{limits: cgroup.Limits{Hugetlb: m}})}
+	}
 	for _, tt := range []struct {
 		name   string
 		edit   func(*config.File)
@@ -69,8 +73,6 @@ func TestDecideHugetlb(t *testing.T) {
 			want: pages(0, 0)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := fourCPUs(0)
-			h.hugePages = topology.HugePages{Default: 2 * mib, Total: pages(100*mib, 4*gib)}
 			a, err := askOf(&hostapi.Job{ID: "1.srv", ResourceList: tt.ask}, testNode)
 			must.NoError(t, err)
 			l, notes, err := testPolicy(t, tt.edit).decide(h, a, tt.others)

@@ -27,14 +27,16 @@ type job struct {
 	ranks   *rankMemory
 	counted *reading // of the node's energy, when the job was last counted
 
-	unsettled bool     // its limits are to be lowered: see settle
-	resizing  *holding // what it holds until its resize is over: see change
+	cgroup   *cgroup.Job
+	granted  *assignment // by its begin or its last resize; nil while it holds nothing
+	growing  *assignment // what a resize is bringing it: until that is over it holds the larger of both
+	unmarked bool        // granted is what the kernel had, and no limit to put in force: see fill
 }
 
 // idle reports whether nothing is worth keeping of the job.
 func (e *job) idle() bool {
 	return e.uses == 0 && !e.known && e.watch == nil && e.chart == nil && e.ranks == nil && e.counted == nil &&
-		!e.unsettled && e.resizing == nil
+		e.granted == nil
 }
 
 // with calls f with what is known of a job, under mu, and forgets the job if nothing is left.
@@ -62,11 +64,11 @@ func (h *hook) learn(told *hostapi.Job) {
 	})
 }
 
-// disown forgets the job, but for its watch and what is under way.
+// disown forgets the job, but for its watch, what is under way and what it holds: see letGo.
 func (h *hook) disown(id string) {
 	h.with(id, func(e *job) {
 		e.known, e.phase, e.killDelay = false, "", nil
-		e.chart, e.ranks, e.counted, e.unsettled = nil, nil, nil, false
+		e.chart, e.ranks, e.counted = nil, nil, nil
 	})
 }
 

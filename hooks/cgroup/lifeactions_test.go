@@ -328,6 +328,7 @@ func (l *lives) loseRecord(r *rapid.T) {
 	delete(l.jobs, id)
 	l.reboot()
 	out := l.do(hostapi.EventStartup, "")
+	l.background.Wait()
 	l.align(out)
 	if u := out.Jobs[id]; u == nil || u.Begin == nil {
 		l.t.Fatalf("startup does not report %s, whose record is lost", id)

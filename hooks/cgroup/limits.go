@@ -188,7 +188,7 @@ func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 	for _, numa := range n.NUMA {
 		free[numa.ID] = numa.MemTotal
 		for _, o := range others {
-			if o.limits.Mems.Len() == 1 && o.limits.Mems.Has(numa.ID) && p.asked(o, n) {
+			if o.limits.Mems.Len() == 1 && o.limits.Mems.Has(numa.ID) && o.limits.Mem != nil {
 				free[numa.ID] -= *o.limits.Mem
 			}
 		}

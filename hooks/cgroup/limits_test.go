@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +48,10 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 	other := func(id string, cpus kernfs.IDSet, mem int64) holding {
 		return holding{id: id, limits: cgroup.Limits{CPUs: cpus, Mem: &mem, MemSwap: &mem}}
 	}
+	byDefault := func(swap int64) holding {
+		l := other("1.x", kernfs.IDs(0), 10*gib).limits
+		return testPolicy(t, nil).holdingOf(fourCPUs(swap), assignment{limits: l, allMem: true})
+	}
 	plain := func(cpus kernfs.IDSet, mem, memsw int64) cgroup.Limits {
 		shares := uint64(cpus.Len()) * 1000
 		return cgroup.Limits{CPUs: cpus, Mems: kernfs.IDs(0), Mem: &mem, MemSwap: &memsw, CPUShares: shares}
@@ -82,15 +85,10 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 			edit:  func(f *config.File) { f.Memory.Default, f.Memory.EnforceDefault = pbs.Size(256*mib), false },
 			share: pbs.HostShare{NCPUs: 1}, want: plain(kernfs.IDs(0), 10*gib, 10*gib)},
 		{name: "a job that holds all by default does not count", share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
-			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
+			others: []holding{byDefault(0)}, want: plain(kernfs.IDs(1), 8*gib, 8*gib)},
 		{name: "not where swap counts as well",
 			share: pbs.HostShare{NCPUs: 1, Mem: size(8 * gib), Vmem: size(10 * gib)}, swap: 2 * gib,
-			others: []holding{other("1.x", kernfs.IDs(0), 10*gib)}, want: plain(kernfs.IDs(1), 8*gib, 10*gib)},
-		{name: "not where all there is is no number of pages",
-			edit:   func(f *config.File) { f.Memory.ReserveAmount = 1 },
-			share:  pbs.HostShare{NCPUs: 1, Mem: size(8 * gib)},
-			others: []holding{other("1.x", kernfs.IDs(0), 10*gib-int64(os.Getpagesize()))},
-			want:   plain(kernfs.IDs(1), 8*gib, 8*gib)},
+			others: []holding{byDefault(2 * gib)}, want: plain(kernfs.IDs(1), 8*gib, 10*gib)},
 		{name: "vmem as asked", share: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib), Vmem: size(96 * mib)}, swap: gib,
 			want: plain(kernfs.IDs(0), 64*mib, 96*mib)},
 		{name: "vmem alone bounds mem as well", share: pbs.HostShare{NCPUs: 1, Vmem: size(96 * mib)}, swap: gib,
@@ -217,30 +215,26 @@ func TestMemNotInKernel(t *testing.T) {
 	})
 }
 
-// A job on so many hosts that its record cannot hold the chunks is bound by, and holds, its part on
-// this one.
-func TestAskedIn(t *testing.T) {
-	p := testPolicy(t, func(f *config.File) { f.Memory.Enforce, f.Devices.Enabled = "rss", true })
-	begin := func(asks hostapi.Resources) *hostapi.Request {
-		return &hostapi.Request{Node: testNode, Job: &hostapi.Job{ID: "1.srv", ResourceList: asks}}
-	}
+// The mem of a mark is what was granted of it here. A job on so many hosts that its mark cannot
+// hold the chunks has asked for the sum of all hosts.
+func TestMemInAMarkIsWhatWasGranted(t *testing.T) {
 	granted := cgroup.Granted{Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}
+	all := granted
+	all.AllMem = true
 	for _, tt := range []struct {
-		name string
-		r    cgroup.JobMark
-		want *pbs.Size
+		name    string
+		asks    hostapi.Resources
+		granted cgroup.Granted
+		want    *pbs.Size
 	}{
-		{"granted", cgroup.JobMark{Begin: begin(hostapi.Resources{"mem": "4gb"}), Granted: granted}, size(3 * gib)},
-		{"not known", cgroup.JobMark{Begin: begin(hostapi.Resources{"mem": "4gb"})}, size(4 * gib)},
-		{"not asked for", cgroup.JobMark{Begin: begin(nil), Granted: granted}, nil},
-		{"of blocks", cgroup.JobMark{Begin: begin(hostapi.Resources{"blocks": "1"}), Granted: granted}, size(3 * gib)},
-		{"of a site's own blocks", cgroup.JobMark{Begin: begin(hostapi.Resources{"blocks": "1.5"}), Granted: granted},
-			nil},
-		{"GPUs in a form of the site's own",
-			cgroup.JobMark{Begin: begin(hostapi.Resources{"mem": "4gb", "gpus": "two"})}, size(4 * gib)},
+		{"asked for", hostapi.Resources{"mem": "4gb"}, granted, size(3 * gib)},
+		{"of blocks", hostapi.Resources{"blocks": "1"}, granted, size(3 * gib)},
+		{"all there is, without asking", nil, all, nil},
+		{"GPUs in a form of the site's own", hostapi.Resources{"gpus": "two"}, granted, size(3 * gib)},
 	} {
-		a, err := p.askedIn(tt.r)
-		if diff := cmp.Diff(tt.want, a.Mem); diff != "" || err != nil {
+		got, err := grantedIn(cgroup.JobMark{Granted: tt.granted,
+			Begin: &hostapi.Request{Node: testNode, Job: &hostapi.Job{ID: "1.srv", ResourceList: tt.asks}}})
+		if diff := cmp.Diff(tt.want, got.ask.Mem); diff != "" || err != nil {
 			t.Errorf("%s: %v, -want +got:\n%s", tt.name, err, diff)
 		}
 	}
@@ -254,8 +248,11 @@ func TestMemOfManyHosts(t *testing.T) {
 				3000,
 			)
 		})
-		if b, err := n.boundsNow(n.cgroup("1.srv")); err != nil || b.mem != 100*mib {
-			t.Errorf("bounds %+v, %v; want mem %d", b, err, 100*mib)
+		for range 2 {
+			if b := n.boundsNow(n.cgroup("1.srv")); b.mem != 100*mib {
+				t.Errorf("bounds %+v; want mem %d", b, 100*mib)
+			}
+			n.restart()
 		}
 		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=8gb"))
 	})

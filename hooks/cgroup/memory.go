@@ -20,12 +20,6 @@ func (p *policy) swapTotal(n *topology.Node) int64 {
 	return wholePages(p.Memsw.Left(n.SwapTotal))
 }
 
-// asked reports whether the job asked for memory. A limit of all there is is what a job without a
-// request gets, and counts as nothing unless the job's own mark says otherwise.
-func (p *policy) asked(o holding, n *topology.Node) bool {
-	return o.limits.Mem != nil && (o.mem || *o.limits.Mem < p.memTotal(n))
-}
-
 // kernelLimitsMem reports whether mem is a limit of the kernel's, page cache included. Otherwise it
 // is somebody else's to enforce, and what a job holds stands in its mark alone.
 func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
@@ -85,75 +79,6 @@ func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 	return l
 }
 
-// promised is the reverse of soften, for limits that the kernel shows. The soft limit is what a job
-// holds of memory, whatever the configuration says by now.
-func promised(l cgroup.Limits) cgroup.Limits {
-	if l.MemSoft != nil {
-		l.Mem, l.MemSoft = l.MemSoft, nil
-	}
-	return l
-}
-
-// fillRequested fills in what the limits of a job do not say. If the job may have all there is,
-// they do not say whether it asked for that. Nor do they have its mem if the kernel does not limit
-// it. The kernel does not limit it either between a start with another [memory] enforce and lower.
-// The job has what all jobs may have then, which is promised to nobody. If there is no doubt
-// nothing is read.
-func (p *policy) fillRequested(o *holding, n *topology.Node) {
-	l := o.limits
-	if p.kernelLimitsMem() && (l.Mem == nil || *l.Mem < p.memTotal(n)) &&
-		(l.MemSwap == nil || *l.MemSwap < p.memTotal(n)+p.swapTotal(n)) {
-		return
-	}
-	r, err := o.job.JobMark()
-	if err != nil {
-		return // made by hand
-	}
-	a, err := p.askedIn(r)
-	if err != nil {
-		return
-	}
-	p.promise(o, a, r.Limits)
-}
-
-// promise sets what a job holds that asked for a and was granted l; nil is not known.
-func (p *policy) promise(o *holding, a ask, l *cgroup.Limits) {
-	o.mem, o.vmem = a.Mem != nil, a.Vmem != nil
-	granted := l == nil || l.Mem == nil || o.limits.Mem == nil || *o.limits.Mem <= *l.Mem
-	if p.kernelLimitsMem() && granted {
-		return
-	}
-	o.limits.Mem = nil
-	if a.Mem != nil {
-		mem := wholePages(int64(*a.Mem))
-		o.limits.Mem = &mem
-	}
-	if a.Vmem == nil {
-		o.limits.MemSwap = o.limits.Mem
-	}
-}
-
-// askedIn returns what the job of a mark asked for on this host. A mark without the chunks,
-// which were too many, has the sums over all hosts. The mem that was granted is right in any case,
-// and is that of its blocks for a job that has some.
-func (p *policy) askedIn(r cgroup.JobMark) (ask, error) {
-	a, err := askOf(r.Begin.Job, r.Begin.Node)
-	if err != nil {
-		return ask{}, err
-	}
-	if p.Devices.Enabled {
-		a.blocks, _ = blocksOf(a.chunks, a.here, r.Begin.Job) // one that began earlier may have had a site's own
-	}
-	if a.Mem == nil && a.blocks == 0 {
-		return a, nil
-	}
-	if r.Limits != nil && r.Limits.Mem != nil {
-		mem := pbs.Size(*r.Limits.Mem)
-		a.Mem = &mem
-	}
-	return a, nil
-}
-
 // leastMem is the least memory in which a program can be started at all. The kernel's own memory
 // for a process counts. If that does not fit, fork fails with an errno that nobody understands
 // (ENFILE).
@@ -164,7 +89,7 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 		return nil
 	}
 	total := p.memTotal(h.node)
-	free := total - p.heldMem(h.node, others)
+	free := total - heldMem(others)
 	if a.had.Mem != nil { // a job may keep what it has, even beside one that was resumed
 		free = max(free, *a.had.Mem)
 	}
@@ -223,7 +148,7 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(),
 				least.KB())
 		}
-		free := max(0, total-p.heldMemsw(h.node, others))
+		free := max(0, total-heldMemsw(others))
 		if a.had.MemSwap != nil {
 			free = max(free, *a.had.MemSwap)
 		}
@@ -259,34 +184,22 @@ func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
 	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
 }
 
-// heldMem is the memory that jobs hold; what nobody asked for does not count.
-func (p *policy) heldMem(n *topology.Node, jobs []holding) (held int64) {
+// heldMem is the memory that jobs hold.
+func heldMem(jobs []holding) (held int64) {
 	for _, o := range jobs {
-		if p.asked(o, n) {
+		if o.limits.Mem != nil {
 			held += *o.limits.Mem
 		}
 	}
 	return held
 }
 
-// heldMemsw is the memory and swap that the other jobs hold; what nobody asked for does not count.
-func (p *policy) heldMemsw(n *topology.Node, others []holding) int64 {
-	var held int64
-	for _, o := range others {
-		l := o.limits
-		switch all := p.memTotal(n) + p.swapTotal(n); {
-		case l.MemSwap == nil:
-			continue
-		case *l.MemSwap >= all && !o.vmem: // by default; then what it asked of mem is what it holds
-			if p.asked(o, n) {
-				held += *l.Mem
-			}
-			continue
+// heldMemsw is the memory and swap that jobs hold.
+func heldMemsw(jobs []holding) (held int64) {
+	for _, o := range jobs {
+		if o.limits.MemSwap != nil {
+			held += *o.limits.MemSwap
 		}
-		if l.Mem != nil && !p.asked(o, n) && *l.MemSwap == wholePages(p.defaultMemsw(n, *l.Mem)) {
-			continue
-		}
-		held += *l.MemSwap
 	}
 	return held
 }

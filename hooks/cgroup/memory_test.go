@@ -9,38 +9,30 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// A start with another [memory] enforce leaves each job a limit of what all jobs may have, until
-// the periodic lowers it to its mem. Such a limit is promised to no job. So others begin as
-// ever, beside what the jobs asked for.
-func testBeginBeforeLower(t *testing.T, n *node) {
+// A start with another [memory] enforce leaves each job what it was granted. A limit of what all
+// jobs may have is promised to no job. So others begin as ever, beside what the jobs asked for.
+func testBeginAfterAnotherEnforce(t *testing.T, n *node) {
 	all := n.policy.memTotal(n.node())
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
-	for _, how := range []string{"cgroup", "both"} {
-		n.startAnew(func(p *policy) { p.Memory.Enforce = how })
-		n.size("1.srv", 1, all) // not yet
-		n.settled("1.srv", false)
+	for _, how := range []string{"cgroup", "rss", "both", "rss"} {
+		n.startAndSettle(func(p *policy) { p.Memory.Enforce = how })
 		n.begin("2.srv", asks("ncpus=1", "mem=64mb"))
-		n.size("2.srv", 1, 64*mib)
 		n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=0",
 			fmt.Sprintf("mem=%db", all-192*mib+4096))
 		n.begin("3.srv", asks("ncpus=0", fmt.Sprintf("mem=%db", all-192*mib)))
 		for _, id := range []string{"2.srv", "3.srv"} {
 			n.do(hostapi.EventEnd, id)
 		}
-		n.about("1.srv")
-		n.size("1.srv", 1, 128*mib)
-		n.settled("1.srv", true)
-		n.startAndSettle(func(p *policy) { p.Memory.Enforce = "rss" })
 	}
 	// A job that asked for nothing holds nothing, before and after.
 	n.do(hostapi.EventEnd, "1.srv")
 	n.begin("4.srv", asks("ncpus=0"))
-	n.startAnew(func(p *policy) { p.Memory.Enforce = "cgroup" })
+	n.startAndSettle(func(p *policy) { p.Memory.Enforce = "cgroup" })
 	n.begin("5.srv", asks("ncpus=0", fmt.Sprintf("mem=%db", all)))
 }
 
-func TestBeginBeforeLimitsAreLowered(t *testing.T) {
+func TestJobsHoldWhatTheyAskedForWhateverEnforces(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }
-	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBeginBeforeLower(t, n) })
-	t.Run("kernel", func(t *testing.T) { testBeginBeforeLower(t, realNode(t, edit)) })
+	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBeginAfterAnotherEnforce(t, n) })
+	t.Run("kernel", func(t *testing.T) { testBeginAfterAnotherEnforce(t, realNode(t, edit)) })
 }

@@ -93,6 +93,7 @@ func noKmsg() (io.ReadCloser, error) { return io.NopCloser(&records{}), nil }
 
 // die ends what would end with the hook's process.
 func (h *hook) die() {
+	h.background.Wait()
 	h.mu.Lock()
 	ids := slices.Collect(maps.Keys(h.table))
 	h.mu.Unlock()
@@ -123,6 +124,7 @@ func (n *node) restart() {
 	n.t.Helper()
 	n.reboot()
 	n.align(n.do(hostapi.EventStartup, ""))
+	n.background.Wait()
 }
 
 // job returns the job id as the host has it; a new one asks for one cpu and 64 MiB.

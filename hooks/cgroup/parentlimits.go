@@ -20,10 +20,10 @@ import (
 func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 	var l cgroup.Limits
 	if p.Memory.Enabled && h.hasMem {
-		mem := max(p.memTotal(h.node), wholePages(p.heldMem(h.node, jobs)))
+		mem := max(p.memTotal(h.node), wholePages(heldMem(jobs)))
 		l.Mem = &mem
 		if p.Memsw.Enabled && h.hasMemsw {
-			l.MemSwap = new(max(mem+p.swapTotal(h.node), wholePages(p.heldMemsw(h.node, jobs))))
+			l.MemSwap = new(max(mem+p.swapTotal(h.node), wholePages(heldMemsw(jobs))))
 		}
 	}
 	if h.tasks > 0 && h.hasPids {
@@ -36,7 +36,7 @@ func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 	for page := range h.hugePages.Total {
 		total, held := p.hugeTotal(h, page), int64(0)
 		for _, o := range jobs {
-			held += o.hugeHeld(page, total)
+			held += o.limits.Hugetlb[page]
 		}
 		l.Hugetlb[page] = max(total, held)
 	}
@@ -99,15 +99,10 @@ func (h *hook) settleParent(ctx context.Context) error {
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
-	ids, err := h.tree.JobIDs(h.policy.holding()...)
+	held, err := h.holdings(there)
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+		return err
 	}
-	held, err := h.holdings(ids)
-	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
-	}
-	h.fillPages(there, held)
 	return h.limitParent(there, held)
 }
 

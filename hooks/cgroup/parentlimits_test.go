@@ -151,6 +151,7 @@ func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 		}
 		out := n.do(hostapi.EventPeriodic, "", fromMoM)
 		n.together("after memory was added", 18*gib, 0, 58983, 768*mib)
+		n.background.Wait()
 		if l := n.limitsNow("3.srv"); *l.Mem != 18*gib {
 			t.Errorf("a job without mem has %+v", l)
 		}

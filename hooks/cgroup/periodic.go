@@ -19,19 +19,16 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
-	unsettled := time.Duration(0)
 	for id, job := range req.JobList {
 		update, err := h.start(ctx, id, job)
 		if update != nil {
-			if update.CallAgain > 0 {
-				unsettled++
-				update.CallAgain *= unsettled // one after the other
-			}
 			out.Jobs[id] = update
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, h.findJobs(ctx, req.JobList, out), h.publish(req, out), h.sweepInto(ctx, out, req))
+	errs = append(errs, h.findJobs(ctx, req.JobList, out))
+	h.settle()
+	errs = append(errs, h.publish(req, out), h.sweepInto(ctx, out, req))
 	return out, errors.Join(errs...)
 }
 
@@ -75,17 +72,12 @@ func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi
 		return nil, err
 	}
 	defer release()
-	h.settleError(id, h.settle(ctx, j))
 	h.watch(j)
 	frozen, err := h.frozenUnlike(j, job.Phase)
-	update := &hostapi.JobUpdate{Frozen: frozen}
-	if h.isUnsettled(id) { // for lower, which nobody is to wait for
-		update.CallAgain = time.Second
-	}
-	if update.Frozen == nil && update.CallAgain == 0 {
+	if frozen == nil {
 		return nil, err
 	}
-	return update, err
+	return &hostapi.JobUpdate{Frozen: frozen}, err
 }
 
 // running takes the turn of a listed job. j is nil for a job whose turn an event has, that has no
@@ -134,14 +126,8 @@ func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostap
 	}
 	changed, err := h.rescan()
 	errs := []error{err}
-	if changed {
-		for id, job := range req.JobList {
-			j, release, err := h.running(id, job)
-			if errs = append(errs, err); j != nil {
-				h.settleError(id, h.settle(ctx, j))
-				release()
-			}
-		}
+	if changed { // what a job may have that has asked for no mem
+		h.settle()
 	}
 	if node := h.node(); h.published.Load() != node && len(req.VnodeList) > 0 {
 		err := h.publish(req, out)
@@ -165,7 +151,6 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if s.Ended {
 		return nil, err
 	}
-	h.settleError(id, h.lower(ctx, j))
 	h.watch(j)
 	if s.PerTask {
 		h.tendRanks(ctx, j)

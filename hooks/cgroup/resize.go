@@ -88,7 +88,6 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 type newShare struct {
 	assignment
 	had    cgroup.Limits // in force
-	held   holding       // what of it others must not be given
 	grants regrant
 	there  host
 }
@@ -105,21 +104,11 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	if z.there, err = h.survey(); err != nil {
 		return fail(err)
 	}
-	own, held, err := h.holdingsBeside(j.ID())
+	own, held, err := h.holdingsBeside(j.ID(), z.there)
 	if err != nil {
-		return fail(err)
+		return newShare{}, err
 	}
-	h.fillPages(z.there, held)
-	if z.held = own; own.job != nil {
-		a.had = cgroup.Limits{CPUs: own.limits.CPUs, Hugetlb: own.limits.Hugetlb}
-		if h.policy.asked(own, h.node()) {
-			a.had.Mem = own.limits.Mem
-		}
-		all := h.policy.memTotal(h.node()) + h.policy.swapTotal(h.node())
-		if own.vmem || own.limits.MemSwap != nil && *own.limits.MemSwap < all {
-			a.had.MemSwap = own.limits.MemSwap
-		}
-	}
+	a.had = own.limits
 	if h.policy.Devices.Enabled {
 		if a.hadGrant, err = inventory.GrantOf(j); err != nil {
 			return fail(err)
@@ -132,7 +121,7 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 		return newShare{}, err
 	}
 	z.grants = newRegrant(a.hadGrant, z.grant)
-	return z, h.raiseParent(z.there, append(held, z.held.or(h.coming(z.assignment))))
+	return z, h.raiseParent(z.there, append(held, own.or(h.policy.holdingOf(z.there, z.assignment))))
 }
 
 // errNotUndone is of a resize that failed and has left the job neither as it was nor as it was to
@@ -142,53 +131,34 @@ var errNotUndone = errors.New("undo")
 // change brings the job to its new size, and its mark with it, or leaves both as they were. An
 // error is errNotUndone where that fails, too.
 //
-// No other job is given what this one has or gets until change returns (resizing). So the lock,
-// which the caller has, is let go of before memory is given back or moved: that takes seconds. A
-// hook that dies on the way leaves the old mark, and the next one puts the old size in force
-// (settle).
+// The job holds the larger of both sizes until change returns. So the lock, which the caller has,
+// is let go of before memory is given back or moved: that takes seconds. A hook that dies on the
+// way leaves the old mark, and the next one puts the old size in force (settle).
 func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *treeLock, old, mark cgroup.JobMark) error {
-	to := h.inKernel(z.limits, z.ask)
-	both, narrows := to.Cover(z.had)
-	coming := z.held.or(h.coming(z.assignment))
-	h.with(j.ID(), func(e *job) { e.resizing = &coming })
-	defer h.with(j.ID(), func(e *job) { e.resizing = nil })
+	h.with(j.ID(), func(e *job) { e.growing = &z.assignment })
 	err := func() error {
 		if err := z.grants.begin(ctx, j, lock); err != nil {
 			return err
 		}
-		if err := h.apply(j, both, z); err != nil {
-			return err
-		}
 		lock.release()
-		if narrows {
-			// After a reload the next program may settle the job at this moment, by its old mark.
-			// The last step puts the new size in force then.
-			if err := h.apply(j, to, z); err != nil && !errors.Is(err, cgroup.ErrNotInForce) {
-				return err
-			}
-		}
-		if err := lock.again(ctx); err != nil {
+		if err := h.apply(j, h.inKernel(z.limits, z.ask), z); err != nil {
 			return err
 		}
 		if err := j.SetJobMark(mark); err != nil {
 			return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 		}
-		// The next program waits for the lock, and settles the job by the new mark. Mostly nothing
-		// is left to be done here.
-		if err := h.apply(j, to, z); err != nil {
-			return err
-		}
 		return z.grants.finish(ctx, j, lock)
 	}()
 	if err == nil {
-		h.setUnsettled(j.ID(), false)
+		h.holds(j, z.assignment)
 		return nil
 	}
 	undo := errors.Join(j.Apply(z.had), z.grants.undo(ctx, j, lock), j.SetJobMark(old))
 	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then it is the node's
-		// Until its end the job may have more than before, which no other job is given, or less.
+		// The job may have more than before, or less, and holds the larger of both until its end.
 		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
+	h.with(j.ID(), func(e *job) { e.growing = nil })
 	return err
 }
 

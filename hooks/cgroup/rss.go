@@ -33,21 +33,15 @@ func (p *policy) boundsOf(a ask) bounds {
 	return b
 }
 
-// boundsNow returns the bounds of a job as its cgroup has them. A job that was not begun by this
-// hook, or is over, has none.
-func (h *hook) boundsNow(j *cgroup.Job) (bounds, error) {
-	if h.phaseOf(j.ID()) == hostapi.PhaseExiting {
-		return bounds{}, nil
-	}
-	m, found, err := markOf(j)
-	if err != nil || !found {
-		return bounds{}, err
-	}
-	a, err := h.policy.askedIn(m)
-	if err != nil {
-		return bounds{}, err
-	}
-	return h.policy.boundsOf(a), nil
+// boundsNow returns the bounds of a job. A job that was not begun by this hook, or is over, has
+// none.
+func (h *hook) boundsNow(j *cgroup.Job) (b bounds) {
+	h.with(j.ID(), func(e *job) {
+		if e.granted != nil && !e.unmarked && e.phase != hostapi.PhaseExiting {
+			b = h.policy.boundsOf(e.granted.ask)
+		}
+	})
+	return b
 }
 
 // From one look to the next a job may exceed a bound unnoticed by what it can take in the pause. A
@@ -64,7 +58,6 @@ const (
 	nearPause    = 100 * time.Millisecond // the longest of a job at rest that is within a tenth of its bound
 	longestPause = 800 * time.Millisecond
 	fastGrowth   = 1 << 30 // bytes a second that a job is taken to be capable of until it shows more
-	boundsAge    = 30 * time.Second
 
 	// All looks of this process together may take one part in budget of a cpu. The wake-ups for
 	// them cost about as much again. If looks are expensive, at many processes with pmem, pauses
@@ -85,9 +78,8 @@ type sampler struct {
 	before int64 // Seen when the bounds came into force: not theirs
 
 	// The beat writes the rest. While the entry is asleep the job's own goroutine reads it.
-	asked  time.Time // when bounds were read
-	failed bool      // a sample failed, and that was logged
-	held   int64     // what a look found that was more than the bound of mem
+	failed bool  // a sample failed, and that was logged
+	held   int64 // what a look found that was more than the bound of mem
 
 	last  values
 	at    time.Time
@@ -110,21 +102,13 @@ func charged(held cgroup.Resident, bound int64) (mem, kernel int64) {
 // bounds is not sampled until a resize brings some.
 func (h *hook) enforce(ctx context.Context, j *cgroup.Job, resized <-chan struct{}) {
 	for ctx.Err() == nil {
-		var again <-chan time.Time
-		switch b, err := h.boundsNow(j); {
-		case err != nil:
-			if h.firstLeft(j.ID(), "bounds") {
-				h.logOf(j.ID()).Warnf("its bounds are not known: %v", err)
-			}
-			again = time.After(longestPause)
-		case !b.none():
-			s := &sampler{h: h, j: j, bounds: b, asked: time.Now(), found: make(chan string, 1)}
+		if b := h.boundsNow(j); !b.none() {
+			s := &sampler{h: h, j: j, bounds: b, found: make(chan string, 1)}
 			s.run(ctx, resized)
 			continue
 		}
 		select {
 		case <-resized:
-		case <-again:
 		case <-ctx.Done():
 		}
 	}
@@ -177,17 +161,12 @@ func (s *sampler) Sample() sample.Next {
 		}
 		s.failed = true
 	}
-	if excess != "" || time.Since(s.asked) > boundsAge {
-		s.asked = time.Now()
-		now, err := s.h.boundsNow(s.j)
-		switch {
-		case err != nil || now != s.bounds: // the job was resized, is over, or is not known
-			s.found <- ""
-			return sample.Asleep
-		case excess != "":
-			s.found <- excess
-			return sample.Asleep
+	if excess != "" {
+		if s.h.boundsNow(s.j) != s.bounds { // the job was resized, or is over
+			excess = ""
 		}
+		s.found <- excess
+		return sample.Asleep
 	}
 	next := sample.Next{After: s.pause}
 	if s.pause >= nearPause {

@@ -162,23 +162,6 @@ func TestPauseFollowsTheNearnessOfTheBound(t *testing.T) {
 	}
 }
 
-// A mark that cannot be read for a while leaves a job the bounds that it has, and ends nothing.
-func TestBoundsStayWhereTheMarkCannotBeRead(t *testing.T) {
-	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
-		pid := n.launch("1.srv")
-		must.Eventually(t, "the job is sampled", func() bool { return n.samplers.Load() == 1 })
-		heal := k.Fail("getxattr", "1.srv", unix.EMFILE)
-		n.resized("1.srv")
-		n.staysAlive("1.srv")
-		k.Charge(pid, kernfstest.Memory{Anon: 150 * mib})
-		n.staysAlive("1.srv")
-		heal()
-		n.awaitDeath("1.srv")
-		n.wantExcess("1.srv", "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb")
-	})
-}
-
 // A job that an earlier version launched has its kill_delay on its cgroup alone.
 func TestGraceIsTheKillDelayOfAJobOfAnEarlierVersion(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, byRSS)

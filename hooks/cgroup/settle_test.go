@@ -1,13 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -19,91 +15,50 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// stepThrough carries out a resize with unlock called when the lock is given back, which is when
-// the job has the greater of both sizes. edit may change what the job asks for.
-func (n *node) stepThrough(id string, unlock func(), edit func(*hostapi.Job), resources ...string) error {
+// sized decides the new size of a job, as a resize does.
+func (n *node) sized(id string, resources ...string) (job *hostapi.Job, z newShare) {
 	n.t.Helper()
-	job := *n.job(id)
-	req := &hostapi.Request{Event: hostapi.EventResize, Node: testNode, Job: &job}
+	of := *n.job(id)
+	req := &hostapi.Request{Event: hostapi.EventResize, Node: testNode, Job: &of}
 	asks(resources...)(req)
 	a, err := askFor(req)
 	must.NoError(n.t, err)
-	edit(&job)
-	j := n.cgroup(id)
-	z, err := n.newSize(j, a)
+	z, err = n.newSize(n.cgroup(id), a)
 	must.NoError(n.t, err)
+	return &of, z
+}
+
+// stepThrough carries out a resize with between called when the lock is given back: the job holds
+// the larger of both sizes then. edit may change what the job asks for.
+func (n *node) stepThrough(id string, between func(), edit func(*hostapi.Job), resources ...string) error {
+	n.t.Helper()
+	job, z := n.sized(id, resources...)
+	edit(job)
+	j := n.cgroup(id)
 	old, err := j.JobMark()
 	must.NoError(n.t, err)
-	lock := &treeLock{hook: n.hook, unlock: unlock}
+	lock := &treeLock{hook: n.hook, unlock: between}
 	defer lock.release()
-	return n.change(n.t.Context(), j, z, lock, old, resized(old, &job, z))
+	return n.change(n.t.Context(), j, z, lock, old, resized(old, job, z))
 }
 
-// dieInResize has the hook die when the job has the greater of both sizes.
+// dieInResize has the hook die when the kernel has the new size and the job's mark the old one.
 func (n *node) dieInResize(id string, resources ...string) {
 	n.t.Helper()
-	died := false
-	func() {
-		defer func() { died = recover() != nil }()
-		if err := n.stepThrough(id, func() { panic("died") }, func(*hostapi.Job) {}, resources...); err != nil {
-			n.t.Error(err)
-		}
-	}()
-	if !died {
-		n.t.Fatal("the resize has one step only")
-	}
+	_, z := n.sized(id, resources...)
+	must.NoError(n.t, n.cgroup(id).Apply(n.inKernel(z.limits, z.ask)))
 }
 
-// startAndSettle starts the hook anew and makes the calls that it asks for. The node then has the
-// states that the hook returned.
+// startAndSettle starts the hook anew and waits until each job has been settled.
 func (n *node) startAndSettle(between func(p *policy)) {
-	n.t.Helper()
-	for _, id := range n.startAnew(between) {
-		n.about(id)
-	}
-}
-
-// about sends a periodic about one job.
-func (n *node) about(id string) {
-	n.t.Helper()
-	job := n.job(id)
-	n.recordStates(n.do(hostapi.EventPeriodic, "", func(req *hostapi.Request) {
-		req.Job, req.JobList = job, map[string]*hostapi.Job{id: job}
-	}))
-}
-
-// startAnew tells of which jobs the hook asks for a call.
-func (n *node) startAnew(between func(p *policy)) (again []string) {
 	n.t.Helper()
 	n.hook.die()
 	if between != nil {
 		between(n.policy)
 	}
 	n.hook = n.boot()
-	out := n.do(hostapi.EventStartup, "")
-	n.recordStates(out)
-	for id, update := range out.Jobs {
-		if update.CallAgain > 0 {
-			again = append(again, id)
-		}
-	}
-	return again
-}
-
-func (n *node) recordStates(out *hostapi.Outcome) {
-	for id, update := range out.Jobs {
-		if update.State != nil {
-			n.jobs[id].State = update.State
-		}
-	}
-}
-
-// settled checks whether the job's limits are those that it was granted.
-func (n *node) settled(id string, want bool) {
-	n.t.Helper()
-	if got := !n.isUnsettled(id); got != want {
-		n.t.Errorf("job %s is settled: %t, want %t", id, got, want)
-	}
+	n.do(hostapi.EventStartup, "")
+	n.background.Wait()
 }
 
 // size checks how many cpus and how much memory the job has, and that its record has the same cpus.
@@ -118,19 +73,15 @@ func (n *node) size(id string, ncpus int, mem int64) {
 	}
 }
 
-// A hook that dies between the steps of a resize leaves the job with the greater of both sizes. The
-// next one gives it the size in its record, the old one.
+// A hook that dies in a resize leaves the job with the size that was not recorded. The next one
+// gives it the size in its mark, the old one, which no other job has been given.
 func testResizeDies(t *testing.T, n *node) {
 	n.begin("1.srv", asks("ncpus=2", "mem=128mb"))
 	pid := n.launch("1.srv")
 	n.dieInResize("1.srv", "ncpus=1", "mem=256mb")
-	if l, err := n.cgroup("1.srv").Limits(); err != nil || l.CPUs.Len() != 2 || *l.Mem != 256*mib {
-		t.Fatalf("between the steps: %+v, %v", l, err)
-	}
 	for range 2 {
 		n.startAndSettle(nil)
 		n.size("1.srv", 2, 128*mib)
-		n.settled("1.srv", true)
 	}
 	if s := n.state("1.srv"); s.NCPUs != 2 {
 		t.Errorf("state %+v, want ncpus 2", s)
@@ -155,19 +106,41 @@ func TestResizeDies(t *testing.T) {
 	})
 }
 
-// A hook may die when the kernel has the new size and the record the old one. No other job has been
-// given what the job gave up, so the next hook gives that back before a job begins.
-func TestJobHasItsOldSizeAfterAResizeThatWasNotRecorded(t *testing.T) {
+// A limit that somebody sets by hand counts for nobody. Others are given what is free by the table,
+// before the next start and after it.
+func TestLimitSetByHandCountsForNobody(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
 		l := n.limitsNow("1.srv")
 		mem := int64(gib)
 		l.Mem, l.MemSwap, l.CPUs = &mem, nil, n.limits("1").CPUs
 		must.NoError(t, n.cgroup("1.srv").Apply(l))
+		for range 2 {
+			n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
+			n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
+			n.startAndSettle(nil)
+			n.size("1.srv", 3, 8*gib)
+		}
+		n.begin("2.srv", asks("ncpus=1", "mem=8gb"))
+	})
+}
+
+// A cgroup without a mark is of a job that began before hookhost came. Its limits count as they are
+// at the start, and are left alone.
+func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
+	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		l := n.limits("0-2")
+		l.Mem = ptr(int64(8 * gib))
+		must.NoError(t, n.cgroup("9.srv").Create(l))
+		join := n.cgroup("9.srv").Join()
+		k.Spawn(dirsOf(&hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})...) // else it is swept
 		n.startAndSettle(nil)
-		n.size("1.srv", 3, 8*gib)
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
+		n.begin("2.srv", asks("ncpus=1", "mem=8gb"))
+		must.Equal(t, "limits", *l.Mem, *n.limitsNow("9.srv").Mem)
+		n.do(hostapi.EventEnd, "9.srv")
+		n.begin("3.srv", asks("ncpus=3", "mem=8gb"))
 	})
 }
 
@@ -186,7 +159,6 @@ func testResizeFailsLate(t *testing.T, n *node, from, to []string, mem int64, se
 	}
 	must.Equal(t, "limits", before, n.limitsNow("1.srv"))
 	n.size("1.srv", before.CPUs.Len(), mem)
-	n.settled("1.srv", true)
 }
 
 func TestResizeFailsLate(t *testing.T) {
@@ -215,55 +187,6 @@ func TestResizeFailsLate(t *testing.T) {
 			"ncpus=1",
 			"mem=64mb",
 		)
-	})
-}
-
-// After a reload the next program may settle a job while the one before it resizes the job.
-func TestResizeOutlastsTheSettleOfTheNextProgram(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
-		j, next := n.cgroup("1.srv"), n.boot()
-		settled := make(chan error, 1)
-		err := n.stepThrough("1.srv", func() {
-			unlock, err := next.lock(t.Context())
-			must.NoError(t, err)
-			to, err := next.granted(j)
-			must.NoError(t, err)
-			go func() {
-				defer unlock()
-				for l, err := j.Limits(); err == nil && *l.Mem != gib; l, err = j.Limits() {
-					time.Sleep(time.Millisecond)
-				}
-				settled <- j.Apply(*to)
-			}()
-		}, func(*hostapi.Job) {}, "ncpus=1", "mem=1gb")
-		must.NoError(t, err)
-		if err := <-settled; err != nil && !errors.Is(err, cgroup.ErrNotInForce) {
-			t.Error(err)
-		}
-		n.size("1.srv", 1, gib)
-	})
-}
-
-// A program that settles a job while the one before it resizes the job comes back to it.
-func TestSettleIsRepeatedWhereLimitsChangedMeanwhile(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		if n.tree.Mode() == cgroup.ModeV2 { // it holds no limit against another
-			return
-		}
-		n.begin("1.srv", asks("ncpus=1", "mem=8gb"))
-		granted := n.limitsNow("1.srv")
-		l, mem := granted, int64(gib)
-		l.Mem, l.MemSwap = &mem, nil
-		must.NoError(t, n.cgroup("1.srv").Apply(l))
-		heal := k.FailNth("write", "1.srv/memory.limit_in_bytes", unix.EINVAL, 0)
-		again := n.startAnew(nil)
-		heal()
-		must.Equal(t, "jobs to be called about", []string{"1.srv"}, again)
-		n.settled("1.srv", false)
-		n.about("1.srv")
-		must.Equal(t, "limits", granted, n.limitsNow("1.srv"))
-		n.settled("1.srv", true)
 	})
 }
 
@@ -355,29 +278,6 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 	}
 }
 
-// A job whose limits somebody lowered by hand does not get back what other jobs were given since.
-func TestSettleTakesNothingThatOthersWereGiven(t *testing.T) {
-	edit := func(c *config.File) { c.Memory.ReservePercent = 0 }
-	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		for _, ask := range [][]string{{"ncpus=2", "mem=1gb"}, {"ncpus=1", "mem=10gb"}} {
-			n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
-			j := n.cgroup("1.srv")
-			l := n.limitsNow("1.srv")
-			mem := int64(gib)
-			l.Mem, l.MemSwap, l.CPUs = &mem, nil, n.limits("1").CPUs
-			must.NoError(t, j.Apply(l))
-			lowered := n.limitsNow("1.srv")
-			n.begin("2.srv", asks(ask...))
-			n.startAndSettle(nil)
-			must.Equal(t, fmt.Sprintf("beside %v", ask), lowered, n.limitsNow("1.srv"))
-			n.do(hostapi.EventEnd, "2.srv")
-			n.startAndSettle(nil)
-			n.size("1.srv", 3, 8*gib)
-			n.do(hostapi.EventEnd, "1.srv")
-		}
-	})
-}
-
 // Live jobs follow [memory] enforce when the hook starts with another.
 func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	all := n.policy.memTotal(n.node())
@@ -391,9 +291,9 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 			kernel = all
 		}
 		n.size("1.srv", 1, kernel)
-		b, err := n.boundsNow(n.cgroup("1.srv"))
-		if err != nil || (b.mem > 0) != sampled || sampled && b.mem != 128*mib {
-			t.Errorf("%s: bounds %+v, %v", how, b, err)
+		b := n.boundsNow(n.cgroup("1.srv"))
+		if (b.mem > 0) != sampled || sampled && b.mem != 128*mib {
+			t.Errorf("%s: bounds %+v", how, b)
 		}
 		u := n.do(hostapi.EventPeriodic, "").Jobs["1.srv"].Usage
 		if u.MemLimitBytes == nil || *u.MemLimitBytes != 128*mib {
@@ -408,30 +308,12 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 			t.Errorf("%s: limits %+v, %v; want %+v", how, l, err, before)
 		}
 	}
-	// To take memory back takes seconds: that is no part of a start, and is left for later when an
-	// alarm is near.
-	if again := n.startAnew(enforce("cgroup")); !slices.Equal(again, []string{"1.srv"}) {
-		t.Errorf("asked to be called about jobs %v", again)
-	}
-	n.size("1.srv", 1, all)
-	ctx, cancel := context.WithTimeout(t.Context(), settleTime/2)
-	defer cancel()
-	req := &hostapi.Request{Event: hostapi.EventPeriodic, Node: testNode, JobList: n.jobs}
-	if _, err := n.sendCtx(ctx, req); err != nil {
-		t.Error(err)
-	}
-	n.size("1.srv", 1, all)
-	n.settled("1.srv", false)
-	n.recordStates(n.do(hostapi.EventPeriodic, ""))
-	n.size("1.srv", 1, 128*mib)
-	n.settled("1.srv", true)
 	// A job that is over its mem keeps what it has: nothing is killed for it.
 	n.startAndSettle(enforce("rss"))
 	hold(150 * mib)
 	for range 2 {
 		n.startAndSettle(enforce("cgroup"))
 		n.size("1.srv", 1, all)
-		n.settled("1.srv", false)
 	}
 	if pids := n.inside("1.srv"); len(pids) != 1 {
 		t.Errorf("the job has processes %v, want one", pids)
@@ -477,7 +359,6 @@ func TestSettleChangesNothingOfASettledJob(t *testing.T) {
 			for range 2 {
 				n.startAndSettle(nil)
 				must.Equal(t, fmt.Sprint(resources), before, n.limitsNow("1.srv"))
-				n.settled("1.srv", true)
 			}
 			n.do(hostapi.EventEnd, "1.srv")
 		}

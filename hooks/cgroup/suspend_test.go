@@ -111,6 +111,7 @@ func TestFreezerThatDisagreesWithThePhaseIsReported(t *testing.T) {
 		reported := func(e hostapi.Event, want *bool) {
 			t.Helper()
 			out := n.do(e, "")
+			n.background.Wait()
 			var got *bool
 			if u := out.Jobs["1.srv"]; u != nil {
 				got = u.Frozen

@@ -41,6 +41,7 @@ func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept 
 		return nil, err
 	}
 	h.forgetLeft(ids)
+	h.forgetGone(ids, known)
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
 	var errs []error
@@ -110,6 +111,28 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	h.logOf(id).Warn("removed the cgroup of an unknown job")
 	return true, nil
+}
+
+// forgetGone has jobs hold nothing that have no cgroup any more and are not in known: somebody has
+// removed it by hand.
+func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
+	var gone []*cgroup.Job
+	h.mu.Lock()
+	for id, e := range h.table {
+		if e.granted != nil && known[id] == nil && !slices.Contains(ids, id) {
+			gone = append(gone, e.cgroup)
+		}
+	}
+	h.mu.Unlock()
+	for _, j := range gone {
+		if release := h.try(j.ID()); release != nil {
+			if !j.Exists() { // else it has begun since
+				h.disown(j.ID())
+				h.letGo(j.ID())
+			}
+			release()
+		}
+	}
 }
 
 // left is something about a job's cgroup that is logged once, for as long as there is the cgroup.

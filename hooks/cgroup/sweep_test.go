@@ -242,8 +242,8 @@ func TestSweepLeavesStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		n.restart()
 		n.do(hostapi.EventPeriodic, "")
-		n.do(hostapi.EventStartup, "")
 		if !n.lives(pid) || !n.cgroup("7.srv").Exists() {
 			t.Fatalf("%v: process lives: %t, cgroup stays: %t", dirs, n.lives(pid), n.cgroup("7.srv").Exists())
 		}

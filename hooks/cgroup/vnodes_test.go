@@ -169,14 +169,15 @@ func TestVnodesAreTaken(t *testing.T) {
 					t.Fatalf("%s, %s: %s): %v\n%+v", name, what, chunk, err, p.File)
 				}
 			}
-			l, _, _ := p.decide(h, a, others)
+			got, _ := p.assign(h, a, others)
+			l := got.limits
 			if i := strings.Index(v, "["); i >= 0 {
 				numa, _ := strconv.Atoi(v[i+1 : len(v)-1])
 				if !l.CPUs.Minus(cpusOf(h.node, numa)).IsEmpty() {
 					t.Errorf("%s: %s) got cpus %v of other NUMA nodes", name, chunk, l.CPUs)
 				}
 			}
-			others = append(others, holding{id: "1." + v, limits: l, mem: a.Mem != nil, vmem: a.Vmem != nil})
+			others = append(others, p.holdingOf(h, got))
 			if _, _, err := p.decide(h, askFrom(t, fmt.Sprintf("(%s:ncpus=%d)", v, ncpus+1)), nil); err == nil {
 				t.Fatalf("%s: %s takes a job of %d cpus, and offers %d", name, v, ncpus+1, ncpus)
 			}

@@ -248,15 +248,9 @@ func (t *Tree) hasFile(controller string, f files) bool {
 
 // JobIDs returns the ids of the jobs that have a cgroup here, in one hierarchy at least.
 // Directories whose names are not job ids are somebody else's.
-//
-// Named controllers leave out jobs that have none of these and no marks: such remains hold nothing
-// of theirs. The directory of a job's marks is made first and removed last.
-func (t *Tree) JobIDs(controllers ...string) ([]string, error) {
+func (t *Tree) JobIDs() ([]string, error) {
 	var ids []string
-	for i, h := range t.hierarchies {
-		if i > 0 && len(controllers) > 0 && !slices.ContainsFunc(controllers, h.has) {
-			continue
-		}
+	for _, h := range t.hierarchies {
 		names, err := h.jobs.Dirs(".")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
