@@ -24,7 +24,7 @@ import (
 // TestNothingIsLostUnderFaults has jobs come and go while programs are killed and stopped, disks
 // fill, files are damaged and cgroups cannot be written, at random moments. Each job ends as it
 // would have. No process of a job is ever outside of its cgroup or without its limits, or outlives
-// it. Each job is in the ledger once, and nothing is left.
+// it. Each job has one report, and nothing is left.
 //
 // HOOKHOST_CHAOS is how long that goes on (`make chaos`); without it there are a few jobs.
 // HOOKHOST_SEED repeats a plan.
@@ -59,7 +59,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	watched()
 	w.stop()
 	w.leavesNothing()
-	w.ledgerHas(tally.jobs)
+	w.checkReports(tally.jobs)
 	if faults, _ := w.sums(); faults == 0 {
 		t.Error("no fault has come")
 	}

@@ -113,14 +113,14 @@ func (w *wreck) leavesNothing() {
 	}
 }
 
-// ledgerHas asserts that each job whose program has started is in the ledger once. A job whose run
+// checkReports asserts that each job whose program has started has one report. A job whose run
 // was killed before that may not be there, nor one whose record or report was damaged.
-func (w *wreck) ledgerHas(jobs []*liveJob) {
+func (w *wreck) checkReports(jobs []*liveJob) {
 	w.t.Helper()
 	reports := w.reported()
 	for _, job := range jobs {
 		if n := reports[job.id]; n > 1 || n == 0 && job.begun && !w.harmed[job.id] {
-			w.wrong("job %s is in the ledger %d times", job.id, n)
+			w.wrong("job %s has %d reports", job.id, n)
 		}
 	}
 }

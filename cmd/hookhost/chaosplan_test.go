@@ -194,12 +194,12 @@ const (
 	recordHarm = "damaged record"
 	seriesHarm = "damaged series"
 	nodeHarm   = "damaged node state"
-	ledgerTorn = "torn end of ledger"
-	ledgerHarm = "damaged end of ledger"
+	reportTorn = "unfinished report"
+	reportHarm = "damaged report"
 )
 
 var troubles = []string{stateFull, liveFull, bothFull, readOnly, noCgroups, recordHarm, seriesHarm, nodeHarm,
-	ledgerTorn, ledgerHarm}
+	reportTorn, reportHarm}
 
 // trouble plans a trouble. All kinds come before one comes again.
 func (p chaosPlan) trouble(number int) plannedTrouble {

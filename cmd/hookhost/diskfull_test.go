@@ -46,23 +46,8 @@ func fillDisk(path string) error {
 	return nil
 }
 
-// fillPage appends to the ledger almost up to the end of a page: a page has space on a full disk.
-func (n *node) fillPage(path string) {
-	n.t.Helper()
-	size := func() int {
-		info, err := os.Stat(path)
-		must.NoError(n.t, err)
-		return int(info.Size())
-	}
-	before := size()
-	n.finished("100.x", ownerUID, 0)
-	line, page := size()-before, os.Getpagesize()
-	const room = 20 // times are not all as long
-	n.finished("101.x", ownerUID, 2*page-(size()+line+room)%page)
-}
-
-// The disk of the ledger fills while jobs run. They end as ever, and so do a later run of the same
-// job and the daemon. The log has it once. Each job is in the ledger once when there is space.
+// The disk of the reports fills while jobs run. They end as ever, and so do a later run of the same
+// job and the daemon. The log has it once. Each run has one report when there is space.
 func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 	n := newNode(t)
 	state := n.disk("state", "1m")
@@ -70,7 +55,6 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 	if r := n.hookhost("run", "--job=1.x", "--report=none", "--", "true"); r.status != 0 {
 		t.Fatal("a job with space")
 	}
-	n.fillPage(state + "/ledger.jsonl")
 	job := n.start("run", "--job=2.x", "--report=json", "--", "sh", "-c", "echo begins; read x; echo ends; exit 3")
 	fill(t, state+"/filler")
 	must.NoError(t, job.stdin.Close())
@@ -102,27 +86,15 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 			t.Errorf("the report of job %s while the disk is full: %+v", id, r)
 		}
 	}
-	for _, what := range []string{"reports of finished jobs wait", "series of job"} {
+	for _, what := range []string{"reports of finished jobs wait", "no space left"} {
 		if said := n.logged(what); said != 1 {
 			t.Errorf("the log has %q %d times", what, said)
 		}
 	}
-	if said := n.logged("no space left"); said != 2 {
-		t.Errorf("the log has the full disk %d times", said)
-	}
-	text, err := os.ReadFile(state + "/ledger.jsonl")
-	if err != nil || strings.Count(string(text), "\n") != 3 {
-		t.Errorf("the ledger meanwhile: %q, %v", text, err)
-	}
+	must.Equal(t, "reports on disk meanwhile", 1, len(n.reportFiles("")))
 	must.NoError(t, os.Remove(state+"/filler"))
 	d.stop()
 	n.serve()
-	must.Eventually(t, "no report waits", func() bool { return !exists(n.path("run/backlog.jsonl")) })
-	text, err = os.ReadFile(state + "/ledger.jsonl")
-	must.NoError(t, err)
-	for id, want := range map[string]int{"1.x": 1, "2.x": 1, "3.x": 2} {
-		if has := strings.Count(string(text), `"job":"`+id+`","key"`); has != want {
-			t.Errorf("the ledger has job %s %d times, want %d", id, has, want)
-		}
-	}
+	must.Eventually(t, "no report waits", func() bool { return !exists(n.path("run/reports")) })
+	must.Equal(t, "reports", map[string]int{"1.x": 1, "2.x": 1, "3.x": 2}, n.reported())
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -15,14 +14,13 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/report"
-	"github.com/hookhost/hookhost/internal/serieslog"
 )
 
 // reportOptions are the flags of report.
 type reportOptions struct {
 	listOptions
 	format, output string
-	json, verify   bool
+	json           bool
 }
 
 func (c *cli) reportCommand() *cobra.Command {
@@ -60,12 +58,8 @@ finished job, oldest first, and csv those that run at its end. Options choose am
 ` + columnsHelp() + `
 Option --state chooses jobs here. HOOKHOST_STATE names another state directory.
 
---verify, for root, reads the whole ledger. It prints its files and how many reports they have, and
-what is damaged or there twice.
-
 Exit status: 0; 1 when there is no such report, or it cannot be read. Without JOB, also when some
-reports are damaged. All others are shown, and standard error says which lines of the ledger are
-damaged. 1 of --verify: something is damaged or there twice.`,
+reports are damaged. All others are shown, and standard error says which files are damaged.`,
 		Example: `  hookhost report 12.srv
   for h in n1 n2 n3; do ssh $h hookhost report --json 12.srv; done | hookhost report -
   hookhost report --user alice --since 3d --state failed
@@ -74,9 +68,6 @@ damaged. 1 of --verify: something is damaged or there twice.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd, args); err != nil {
 				return misuse(fmt.Errorf("report: %w", err))
-			}
-			if o.verify {
-				return c.verifyLedger(cmd)
 			}
 			out := &output{path: o.output, stdout: cmd.OutOrStdout()}
 			var err error
@@ -94,7 +85,6 @@ damaged. 1 of --verify: something is damaged or there twice.`,
 	f.StringVar(&o.format, "format", "text", strings.Join(report.FormatNames(), " or "))
 	f.BoolVar(&o.json, "json", false, "--format json")
 	f.StringVar(&o.output, "output", "", "write to FILE instead of standard output")
-	f.BoolVar(&o.verify, "verify", false, "read the whole ledger and say what is wrong with it")
 	o.listOptions.flags(cmd)
 	return cmd
 }
@@ -148,24 +138,7 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 			return err
 		}
 	}
-	if err := o.listOptions.check(cmd, o.format, len(jobs) > 0); err != nil {
-		return err
-	}
-	if o.verify && (cmd.Flags().NFlag() > verifyFlags(cmd) || len(jobs) > 0) {
-		return errors.New("--verify: reads the whole ledger, and takes neither JOB nor FILE nor another option")
-	}
-	return nil
-}
-
-// verifyFlags counts the flags that go with --verify: itself, and those of all commands.
-func verifyFlags(cmd *cobra.Command) int {
-	n := 1
-	for _, name := range []string{"config", "socket"} { // --state chooses among jobs here
-		if cmd.Flags().Changed(name) {
-			n++
-		}
-	}
-	return n
+	return o.listOptions.check(cmd, o.format, len(jobs) > 0)
 }
 
 // reportJobs writes the reports of some jobs. A job that has none costs no other its report.
@@ -177,16 +150,7 @@ func (c *cli) reportJobs(ctx context.Context, ids []string, o *reportOptions, ou
 	var errs []error
 	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
 		for _, id := range ids {
-			b, unread, err := c.reportOf(ctx, id)
-			var r *report.Report
-			if unread != nil {
-				errs = append(errs, unread)
-			}
-			if err == nil {
-				if r, err = report.FromArchive(b); err != nil {
-					err = fmt.Errorf("report of job %s: %w", id, err)
-				}
-			}
+			r, err := c.reportOf(ctx, id)
 			if err != nil {
 				errs = append(errs, err)
 			} else if !yield(r) {
@@ -214,25 +178,33 @@ func begin(reports iter.Seq[*report.Report]) (begun iter.Seq[*report.Report], st
 	}, stop, some
 }
 
-// reportOf asks the daemon. If none runs, root gets the report of a finished job from the ledger,
-// with the job's series. unread is why that is left out.
-func (c *cli) reportOf(ctx context.Context, id string) (text json.RawMessage, unread, err error) {
+// reportOf asks the daemon. If none runs, root reads the report of a finished job.
+func (c *cli) reportOf(ctx context.Context, id string) (*report.Report, error) {
 	client, err := api.Dial(c.Socket)
 	if err == nil {
 		defer client.Close()
-		text, err = client.Report(ctx, id)
-		return text, nil, err
+		text, err := client.Report(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		r, err := report.FromArchive(text)
+		if err != nil {
+			return nil, fmt.Errorf("report of job %s: %w", id, err)
+		}
+		return r, nil
 	}
 	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
-		return nil, nil, err
+		return nil, err
 	}
-	text, found, err := c.OpenLedger().Last(ctx, id)
-	if err == nil && !found {
-		err = fmt.Errorf("job %s: no report of it, and no daemon runs that could know of it", id)
-	}
+	r, err := c.OpenReports(nil, nil).Last(ctx, id, everybody)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("report of job %s: %w", id, err)
 	}
-	text, unread = serieslog.Join(c.Series(), text)
-	return text, unread, nil
+	if r == nil {
+		return nil, fmt.Errorf("job %s: no report of it, and no daemon runs that could know of it", id)
+	}
+	return r, nil
 }
+
+// everybody admits the jobs of all owners.
+func everybody(int) bool { return true }

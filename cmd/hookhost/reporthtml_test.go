@@ -38,7 +38,7 @@ func TestReportsAreDocumentsForABrowser(t *testing.T) {
 		}
 	}
 	must.Equal(t, "the heading", name, heading)
-	n.finished("7.x", ownerUID, 0)
+	n.finished("7.x", ownerUID)
 	if r := n.hookhost("report", "--format", "html"); r.status != 0 || strings.Count(r.stdout, "<tr>") != 3 ||
 		!strings.HasSuffix(r.stdout, "</html>\n") {
 		t.Errorf("a table: %+v", r)

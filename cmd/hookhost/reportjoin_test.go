@@ -78,7 +78,6 @@ func TestReportsOfAJobsHostsAreJoined(t *testing.T) {
 		"-":                       {1, "read standard input: EOF"},
 		"n1.json 12.srv":          {2, "n1.json and 12.srv: a JOB and a FILE"},
 		"n1.json --user nobody":   {2, "--user: chooses among all jobs"},
-		"--verify n1.json":        {2, "--verify"},
 		"--format yaml ./n1.json": {2, "yaml"},
 	} {
 		r := reader("", strings.Fields(args)...)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
 // tableRows are the jobs of a table if nobody says how many.
@@ -120,8 +120,7 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 	return errors.Join(append(append(unread, failed), err)...)
 }
 
-// findReports asks the daemon, which has an index of the ledger and knows the live jobs. If none
-// runs, root reads the ledger.
+// findReports asks the daemon, which knows the live jobs. If none runs, root reads the files.
 func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.RawMessage) bool) error {
 	client, err := api.Dial(c.Socket)
 	if err == nil {
@@ -132,10 +131,12 @@ func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.
 	}
 	switch {
 	case os.Geteuid() == 0 && errors.Is(err, api.ErrSilent): // before the first report
-		fmt.Fprintf(stderr, "hookhost: report: %v; the ledger has the jobs that have ended\n", err)
+		fmt.Fprintf(stderr, "hookhost: report: %v; these jobs have ended\n", err)
 	case !errors.Is(err, api.ErrNoHost):
 		return err
 	}
-	everybody, pause := func(int) bool { return true }, func() {}
-	return daemon.FindReports(ctx, c.OpenLedger(), nil, f, everybody, pause, yield)
+	if !f.Finished() {
+		return nil
+	}
+	return c.OpenReports(nil, nil).All(ctx, reports.Query{Filter: f, May: everybody}, yield)
 }

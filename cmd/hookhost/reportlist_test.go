@@ -3,7 +3,6 @@ package main_test
 import (
 	"encoding/csv"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,11 +10,10 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// ended puts a job into the node's ledger that ended so long ago.
+// ended is a job that ended so long ago.
 func (n *node) ended(id, user string, uid int, ago time.Duration, status int, host string) {
 	n.t.Helper()
 	oom := 0
@@ -23,12 +21,11 @@ func (n *node) ended(id, user string, uid int, ago time.Duration, status int, ho
 		oom = 1
 	}
 	end := time.Now().Add(-ago).Truncate(time.Second)
-	report := map[string]any{
+	n.archived(map[string]any{
 		"job": id, "name": "x", "owner": user, "start": end.Add(-time.Minute), "end": end, "exit_status": status,
 		"hosts":   map[string]any{host: map[string]any{"ncpus": 1, "oom_kills": oom}},
 		"pbs_job": hostapi.Job{ID: id, Owner: hostapi.Owner{User: user, UID: uid, GID: uid}},
-	}
-	must.NoError(n.t, ledger.Open(n.path("state/ledger.jsonl")).Append(n.t.Context(), id, uid, report))
+	})
 }
 
 // jobsListed returns the jobs of a csv in order.
@@ -125,9 +122,6 @@ func TestReportChoosesAmongJobs(t *testing.T) {
 		if r := n.as(strangerUID, "report"); r.status != 0 || r.stdout != "no jobs\n" {
 			t.Errorf("a stranger's table: %+v", r)
 		}
-		if r := n.as(ownerUID, "report", "--verify"); r.status != 1 || r.stdout != "" {
-			t.Errorf("--verify of a user: %+v", r)
-		}
 	})
 	n.t = t
 }
@@ -168,39 +162,5 @@ func TestReportListsJobsThatRun(t *testing.T) {
 	job.wait()
 	if jobs := jobsListed(t, n.hookhost("report", "--format=csv")); !slices.Equal(jobs, []string{"1.x", "2.x"}) {
 		t.Errorf("when it has ended: %v", jobs)
-	}
-}
-
-func TestVerifySaysWhatIsWrongWithTheLedger(t *testing.T) {
-	n := openNode(t)
-	for i := range 4 {
-		n.finished(fmt.Sprintf("%d.x", i), ownerUID, 0)
-	}
-	file := n.path("state/ledger.jsonl")
-	if r := n.hookhost("report", "--verify"); r.status != 0 || !strings.Contains(r.stdout, file) ||
-		strings.Contains(r.stdout, "damaged:") || r.stderr != "" {
-		t.Errorf("a whole ledger: %+v", r)
-	}
-	must.NoError(t, ledger.Open(file).AppendOnce(t.Context(), "7.x", "1", ownerUID, time.Now(), map[string]any{}))
-	text, err := os.ReadFile(file)
-	must.NoError(t, err)
-	lines := strings.SplitAfter(string(text), "\n")
-	lines[1] = strings.Replace(lines[1], `"1.x"`, `"1.y"`, 1)
-	text = []byte(strings.Join(append(lines[:5], lines[4]), ""))
-	must.NoError(t, os.WriteFile(file, text, 0o600))
-	r := n.hookhost("report", "--verify")
-	for _, want := range []string{"damaged: ledger.jsonl:2 (job 1.y)\n",
-		"twice: job 7.x: ledger.jsonl:5 and ledger.jsonl:6 are of one run\n"} {
-		if r.status != 1 || !strings.Contains(r.stdout, want) {
-			t.Errorf("%+v, want %q", r, want)
-		}
-	}
-	if r := n.hookhost("report", "--verify", "1.x"); r.status != 2 {
-		t.Errorf("with a job: %+v", r)
-	}
-	for _, choice := range []string{"--user=x", "--state=ok"} {
-		if r := n.hookhost("report", "--verify", choice); r.status != 2 {
-			t.Errorf("with %s: %+v", choice, r)
-		}
 	}
 }

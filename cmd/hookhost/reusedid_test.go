@@ -10,8 +10,8 @@ import (
 func TestReportOfAReusedIDIsTheCallersOwn(t *testing.T) {
 	n := newNode(t)
 	n.open()
-	n.finished("1.x", ownerUID, 0)
-	n.finished("1.x", strangerUID, 0)
+	n.finished("1.x", ownerUID)
+	n.finished("1.x", strangerUID)
 	n.serve()
 	proxied := n.web(0, "--listen", "unix:"+n.path("proxy"), "--user-header", "X-User")
 	wantOwn := func() {

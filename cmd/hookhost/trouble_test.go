@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -58,11 +56,11 @@ func (w *wreck) endure(plan chaosPlan, done <-chan struct{}) {
 
 // bring has the node in trouble for a while. These are all that a trouble may cost:
 //
-//   - A full disk of the state directory, a damaged series and torn lines cost no event.
+//   - A full disk of the state directory, a damaged series and unfinished reports cost no event.
 //   - A full disk of the live files, and cgroups that cannot be written or made, cost events their
 //     acceptance. Jobs do not start then, and an end is finished later by the node itself.
 //   - With a full disk of the live files a kill of the daemon costs its jobs their records.
-//   - A lost or damaged record may cost its job the report. A damaged line of the ledger does.
+//   - A lost or damaged record may cost its job the report. A damaged report does.
 func (w *wreck) bring(trouble plannedTrouble) error {
 	apply, lift := w.fault(trouble)
 	switch trouble.kind {
@@ -130,10 +128,10 @@ func (w *wreck) fault(trouble plannedTrouble) (apply, lift func() error) {
 		names := []string{"cgroup.offline", "remark"}
 		file := w.path("state/" + names[trouble.pick/3%2])
 		return func() error { return os.WriteFile(file, mutilated(trouble.pick, nil), 0o600) }, none
-	case ledgerTorn:
-		return func() error { return w.damageLedger(tear) }, none
+	case reportTorn:
+		return func() error { return w.harmReport(tear) }, none
 	}
-	return func() error { return w.damageLedger(w.spoilLine(trouble.pick)) }, none
+	return func() error { return w.harmReport(w.spoilReport(trouble.pick)) }, none
 }
 
 // hierarchies are the mounts in which a job has a cgroup.
@@ -204,49 +202,31 @@ func (w *wreck) isHarmed(id string) bool {
 	return w.harmed[id]
 }
 
-// damageLedger changes the ledger while no daemon writes to it.
-func (w *wreck) damageLedger(change func(ledger *os.File, text []byte) error) error {
-	f, err := os.OpenFile(w.path("state/ledger.jsonl"), os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
+// harmReport changes the newest report of a finished job.
+func (w *wreck) harmReport(change func(path string) error) error {
+	files := w.reportFiles("")
+	if len(files) == 0 {
 		return errNothing
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	lock, err := os.OpenFile(f.Name()+".lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(f.Name())
-	return errors.Join(err, change(f, text))
+	return change(files[len(files)-1])
 }
 
-// tear leaves a part of a line at the end of the ledger, as a daemon does that is killed.
-func tear(ledger *os.File, text []byte) error {
-	_, err := ledger.WriteAt([]byte(`{"sum":"1c291ca3","job":"1.torn"`), int64(len(text)))
-	return err
+// tear leaves an unfinished file beside a report, as a daemon does that is killed.
+func tear(path string) error {
+	return os.WriteFile(filepath.Join(filepath.Dir(path), ".hookhost-1.tmp"), []byte("\x1f\x8b"), 0o600)
 }
 
-// spoilLine changes a byte in the last line of the ledger.
-func (w *wreck) spoilLine(pick uint64) func(*os.File, []byte) error {
-	return func(ledger *os.File, text []byte) error {
-		lines := bytes.SplitAfter(text[:bytes.LastIndexByte(text, '\n')+1], []byte("\n"))
-		if len(lines) < 2 {
-			return errNothing
+// spoilReport changes a byte of a report.
+func (w *wreck) spoilReport(pick uint64) func(string) error {
+	return func(path string) error {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
 		}
-		before, last := lines[:len(lines)-2], lines[len(lines)-2]
-		_, rest, _ := bytes.Cut(last, []byte(`"job":"`))
-		id, _, _ := bytes.Cut(rest, []byte(`"`))
-		w.costs(string(id))
-		const head = 50 // sum and job
-		at := head + int(pick%uint64(len(last)-head-1))
-		_, err := ledger.WriteAt([]byte{last[at] ^ 1}, int64(len(bytes.Join(before, nil))+at))
-		return err
+		name := strings.Split(filepath.Base(path), ".") // end, fraction, uid, states, job, server, run
+		w.costs(strings.Join(name[4:len(name)-3], "."))
+		content[pick%uint64(len(content))] ^= 1
+		return os.WriteFile(path, content, 0o600)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func TestCommandsWorkForRootOfAUserNamespace(t *testing.T) {
 	n := newNode(t)
 	n.open()
-	n.finished("1.x", ownerUID, 0)
+	n.finished("1.x", ownerUID)
 	n.serve()
 	n.event("execjob_begin", "2.x", "")
 	for args, want := range map[string]string{

@@ -80,8 +80,8 @@ func (s *site) get(page, user string) (status int, body string) {
 // whom the proxy names. A job is shown while it lives, and after.
 func TestWebShowsToEachUserTheJobsOfThatUser(t *testing.T) {
 	n := openNode(t)
-	n.finished("1.x", ownerUID, 0)
-	n.finished("2.x", strangerUID, 0)
+	n.finished("1.x", ownerUID)
+	n.finished("2.x", strangerUID)
 	n.serve()
 	run := n.command("run", "-u", "nobody", "-l", "select=1:ncpus=1:mem=64mb", "-N", "alive", "--", "sleep", "1000")
 	must.NoError(t, run.Start())

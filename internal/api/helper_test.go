@@ -145,7 +145,7 @@ type backend struct {
 	jobs   []Job
 	procfs *kernfs.FS
 	lines  chan string // what is told of every job, until it is closed: then the job is over
-	broken error       // of the ledger
+	broken error       // of the reports
 	unread bool        // jobs that are not there cannot be read
 	member string      // the job that every process is in
 	now    error       // what every process is when it is asked for again
@@ -195,7 +195,7 @@ func (b *backend) Report(_ context.Context, id string, may func(*hostapi.Job) bo
 			return json.RawMessage(`{"job":"` + id + `"}`), nil
 		}
 	}
-	return nil, fmt.Errorf("report of job %s in the ledger: %w", id, ErrNotFound)
+	return nil, fmt.Errorf("report of job %s: %w", id, ErrNotFound)
 }
 
 // Find has a report of each of the jobs, or of one user's; broken is an error after them.

@@ -18,7 +18,7 @@ import (
 const damagedTrailer = "Hookhost-Damaged"
 
 // reports streams the reports of the jobs that the caller may see and that the query chooses
-// (report.Filter), a line each. The ledger may hold more than fits into memory. An answer that is
+// (report.Filter), a line each. There may be more of them than fit into memory. An answer that is
 // not whole is broken off.
 func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 	control, ctx := http.NewResponseController(w), r.Context()
@@ -64,13 +64,12 @@ func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// damageFor is what a caller is told of damaged reports. Their owners are not known, so others than
-// root learn nothing of them.
+// damageFor is what a caller is told of own damaged reports. Root alone learns where they are.
 func damageFor(p Peer, err error) string {
 	if p.root() {
 		return strings.ReplaceAll(err.Error(), "\n", " ")
 	}
-	return "some reports of finished jobs are damaged: yours may be among them"
+	return "some of your reports of finished jobs are damaged"
 }
 
 // Reports calls yield with the report of each job that the filter chooses and the caller may see.

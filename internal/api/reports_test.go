@@ -37,10 +37,10 @@ func TestReportsAreTheirOwnersAndRoots(t *testing.T) {
 	}
 	broken := errors.New("disk")
 	if text, err := list(&backend{jobs: jobs, broken: broken}); err == nil {
-		t.Errorf("Reports of a broken ledger = %s, want an error", text)
+		t.Errorf("Reports that are broken = %s, want an error", text)
 	}
 	if _, err := list(&backend{broken: broken}); !isStatus(err, 500) {
-		t.Errorf("Reports of a ledger that cannot be read: %v, want status 500", err)
+		t.Errorf("Reports that cannot be read: %v, want status 500", err)
 	}
 	if text, err := list(&backend{}); err != nil || text != "" {
 		t.Errorf("no reports: %q, %v", text, err)
@@ -67,9 +67,9 @@ func TestReportsAreChosenByTheHost(t *testing.T) {
 }
 
 // A list with damage has every whole report, and then the damage: to root with its places, to
-// others without. The owner of a damaged report is not known.
-func TestReportsOfADamagedLedger(t *testing.T) {
-	broken := fmt.Errorf("ledger.jsonl:3 (job 7.srv): %w", ErrDamaged)
+// others without.
+func TestListWithDamagedReports(t *testing.T) {
+	broken := fmt.Errorf("reports/2026-03-01/7.srv.json.gz: %w", ErrDamaged)
 	for _, jobs := range [][]Job{nil, {job("1.srv", os.Getuid())}} {
 		text := ""
 		c := dial(t, serve(t, &backend{jobs: jobs, broken: broken}))
@@ -78,7 +78,7 @@ func TestReportsOfADamagedLedger(t *testing.T) {
 			return true
 		})
 		if !errors.Is(err, ErrDamaged) || os.Getuid() == 0 &&
-			!strings.Contains(err.Error(), "ledger.jsonl:3 (job 7.srv)") {
+			!strings.Contains(err.Error(), "7.srv.json.gz") {
 			t.Errorf("error %v", err)
 		}
 		if strings.Count(text, "{") != len(jobs) {

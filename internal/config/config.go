@@ -40,6 +40,7 @@ type File struct {
 	Rlimits  Rlimits  `toml:"rlimits" json:"rlimits"`
 	Walltime Walltime `toml:"walltime" json:"walltime"`
 	Series   Series   `toml:"series" json:"series"`
+	Reports  Reports  `toml:"reports" json:"reports"`
 	Metrics  Metrics  `toml:"metrics" json:"metrics"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
 	Billing  Billing  `toml:"billing" json:"billing"`
@@ -196,7 +197,10 @@ func (b Billing) check() error {
 // Series configures what jobs used over time.
 type Series struct {
 	Interval Duration `toml:"interval" json:"interval"`
-	// Keep and KeepSize bound the series of finished jobs.
+}
+
+// Reports configures how many reports of finished jobs there are.
+type Reports struct {
 	Keep     Duration `toml:"keep" json:"keep"`
 	KeepSize pbs.Size `toml:"keep_size" json:"keep_size"`
 }

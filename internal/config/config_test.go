@@ -99,7 +99,7 @@ func TestParseRefuses(t *testing.T) {
 		{"[cgroup]\nkill_grace = \"100h\"", "cgroup.kill_grace = 100h0m0s: want 0s to 1m0s"},
 		{"[series]\ninterval = \"100ms\"", "series.interval = 100ms: want 0s for none, or 1s or more"},
 		{"[series]\ninterval = \"2h\"", "series.interval = 2h0m0s: want 0s to 1h0m0s"},
-		{"[series]\nkeep_size = \"much\"", "line 2: series.keep_size"},
+		{"[reports]\nkeep_size = \"much\"", "line 2: reports.keep_size"},
 		{"[cgroup]\nkill_grace = \"-1s\"", "line 2: cgroup.kill_grace"},
 		{"[cgroup]\nprefix = \"a/b\"", `cgroup.prefix = "a/b"`},
 		{"[cgroup]\nmount = \"/sys/../etc\"", "cgroup.mount"},

@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/plugin"
-	"github.com/hookhost/hookhost/internal/serieslog"
+	"github.com/hookhost/hookhost/internal/reports"
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
@@ -38,10 +38,10 @@ type configuration struct {
 // read reads the configuration files.
 func (c *configuration) read() (settings.Settings, error) { return c.paths.Source().Read(c.paths.Must) }
 
-// seriesBounds are those of the configuration in force.
-func (c *configuration) seriesBounds() serieslog.Bounds {
-	s := c.file.Load().Series
-	return serieslog.Bounds{Age: time.Duration(s.Keep), Size: int64(s.KeepSize)}
+// reportBounds are those of the configuration in force.
+func (c *configuration) reportBounds() reports.Bounds {
+	r := c.file.Load().Reports
+	return reports.Bounds{Age: time.Duration(r.Keep), Size: int64(r.KeepSize)}
 }
 
 // Reload reads the configuration and the registered hooks again. On an error everything stays as

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/hookhost/hookhost/internal/mom"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/proc"
-	"github.com/hookhost/hookhost/internal/serieslog"
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
@@ -77,10 +75,10 @@ func open(o *Options) (*daemon, error) {
 	d.conf.file.Store(cfg)
 	d.meter = newMeter(tree, procfs)
 	d.jobs = &jobs{
-		node: node, state: o.State, clock: clock, store: store, ledger: o.OpenLedger(), tree: tree, log: log,
+		node: node, state: o.State, clock: clock, store: store, tree: tree, log: log,
 		present: d.meter.Present, started: make(chan struct{}),
 	}
-	d.jobs.series = serieslog.Open(o.Series(), d.conf.seriesBounds, func(err error) { log.Error(err) })
+	d.jobs.reports = o.OpenReports(d.conf.reportBounds, func(err error) { log.Error(err) })
 	d.leftovers = &leftovers{
 		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime, pause: removePause,
 	}
@@ -104,10 +102,10 @@ func openRecords(p Paths, cfg *config.File, log *logrus.Entry) (*jobstate.Store,
 func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgroups) error {
 	paths := d.conf.paths
 	h, err := host.Open(host.Options{
-		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Ledger: d.jobs.ledger,
+		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Reports: d.jobs.reports,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hooks"), Fallback: kernel,
 		StartTimeout: time.Duration(cfg.Host.Start), Ended: d.leftovers.jobEnded,
-		Series: d.jobs.series.Add, PBSHas: d.mom.has, PBSStarts: d.mom.starts,
+		PBSHas: d.mom.has, PBSStarts: d.mom.starts,
 		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,
 		Observer: d.metrics,
 	})
@@ -198,5 +196,6 @@ func (d *daemon) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := d.host.Close(ctx)
-	return errors.Join(err, d.jobs.series.Close(ctx))
+	d.jobs.reports.Close()
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 
@@ -14,28 +13,26 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
-	"github.com/hookhost/hookhost/internal/serieslog"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
 // jobs are those of this host, live and finished.
 type jobs struct {
-	node   string
-	state  string // the directory with the last number of a job
-	clock  jobstate.Clock
-	store  *jobstate.Store
-	ledger *ledger.Ledger
-	series *serieslog.Log
-	tree   *cgroup.Tree
-	host   *host.Host
-	log    *logrus.Entry
+	node    string
+	state   string // the directory with the last number of a job
+	clock   jobstate.Clock
+	store   *jobstate.Store
+	reports *reports.Store
+	tree    *cgroup.Tree
+	host    *host.Host
+	log     *logrus.Entry
 	// present reads what a job uses now.
 	present func(id string) (api.Present, error)
 	// started is closed when hooks have started for the first time, or had their time to.
 	started chan struct{}
 
-	numbers sync.Mutex   // over jobstate.NextNumber
-	damaged atomic.Int64 // lines of the ledger, as the log has it
+	numbers sync.Mutex // over jobstate.NextNumber
+	damaged sync.Map   // names of damaged reports that the log has
 }
 
 // Jobs returns the jobs that live here.

@@ -27,7 +27,7 @@ func (d *daemon) counts() metrics.Counts {
 			Name: p.Name, Up: p.State == "running" || p.State == "waiting", Restarts: p.Restarts, Crashes: p.Crashes,
 		})
 	}
-	c.LedgerAppends, c.LedgerFailures = d.jobs.ledger.Counts()
+	c.ReportsWritten, c.ReportFailures = d.jobs.reports.Counts()
 	return c
 }
 

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
+	"github.com/hookhost/hookhost/internal/reports"
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
@@ -23,15 +23,10 @@ type Paths struct {
 // Source returns where the configuration is read from.
 func (p Paths) Source() settings.Source { return settings.Source{File: p.Config, State: p.State} }
 
-// Ledger returns the file of finished jobs.
-func (p Paths) Ledger() string { return filepath.Join(p.State, "ledger.jsonl") }
-
-// Series returns the directory of the series of finished jobs.
-func (p Paths) Series() string { return filepath.Join(p.State, "series") }
-
-// OpenLedger returns the ledger. Entries that cannot be written wait beside the socket.
-func (p Paths) OpenLedger() *ledger.Ledger {
-	return ledger.OpenWithBacklog(p.Ledger(), p.beside("backlog.jsonl"))
+// OpenReports returns the reports of finished jobs. A report that cannot be written waits beside
+// the socket. Readers need neither bounds nor failed: both may be nil.
+func (p Paths) OpenReports(bounds func() reports.Bounds, failed func(error)) *reports.Store {
+	return reports.Open(filepath.Join(p.State, "reports"), p.beside("reports"), bounds, failed)
 }
 
 // Aux returns the directory of node files of jobs that `run` begins. The directory is beside the

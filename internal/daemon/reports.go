@@ -17,9 +17,9 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
 // Report returns the report of a live job, measured now, else the last one of a finished job.
@@ -62,43 +62,88 @@ func (j *jobs) Notices(ctx context.Context, id string, after int, may func(*host
 // finished returns the last report of a job that has ended and that may admits, with the series of
 // its hosts.
 func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
-	var unread error
-	text, found, err := j.ledger.LastOf(ctx, id, func(e ledger.Entry) bool {
-		r, err := report.FromArchive(e.Report)
-		unread = err
-		return err != nil || may(r.PBSJob)
+	r, err := j.reports.Last(ctx, id, func(uid int) bool {
+		return may(&hostapi.Job{ID: id, Owner: hostapi.Owner{UID: uid}})
 	})
 	if err != nil {
 		return nil, cmp.Or(damageIn(err), err)
 	}
-	if !found {
+	if r == nil {
 		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	if unread != nil {
-		return nil, unread
-	}
-	return j.series.Join(text), nil
+	return json.Marshal(r)
 }
 
 // Find calls yield with the report of each job that the filter chooses and whose owner may admits.
-// Live jobs have what is read at once, see atPresent, and none has its series. The log has damage
-// once, whoever asks and however often: a question for the newest may not come to all of it.
+// Live jobs have what is read at once, see atPresent, and none has its series. A job that ends
+// meanwhile is in the list once. The log has each damaged report once, however often it is asked
+// for.
 func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool,
 	yield func(json.RawMessage) bool) error {
 	var live []*report.Report
 	if f.Live() {
 		live = j.live(f, may)
 	}
-	err := FindReports(ctx, j.ledger, live, f, may, (&pauses{}).pause, yield)
-	var damage *ledger.DamageError
+	if f.Limit > 0 { // newest first
+		if more := yieldEach(live, yield); !more || len(live) == f.Limit {
+			return nil
+		}
+		f.Limit -= len(live)
+	}
+	var err error
+	stopped := false
+	if f.Finished() {
+		q := reports.Query{Filter: f, May: may, Pause: (&pauses{}).pause, Skip: func(n reports.Name) bool {
+			return slices.ContainsFunc(live, n.IsOf)
+		}}
+		err = j.reports.All(ctx, q, func(text json.RawMessage) bool {
+			stopped = !yield(text)
+			return !stopped
+		})
+		j.logDamage(err)
+	}
+	if f.Limit == 0 && !stopped {
+		slices.Reverse(live)
+		yieldEach(live, yield)
+	}
+	return cmp.Or(damageIn(err), err)
+}
+
+// yieldEach calls yield with the JSON of reports until it returns false, as yieldEach does then.
+func yieldEach(reports []*report.Report, yield func(json.RawMessage) bool) bool {
+	for _, r := range reports {
+		if text, err := json.Marshal(r); err == nil && !yield(text) {
+			return false
+		}
+	}
+	return true
+}
+
+// logDamage logs the damaged reports that the log does not have.
+func (j *jobs) logDamage(err error) {
+	var damage *reports.DamageError
 	if !errors.As(err, &damage) {
-		return err
+		return
 	}
-	if found, told := int64(damage.Count), j.damaged.Load(); found > told || found < told && f.Limit == 0 {
-		j.damaged.Store(found)
-		j.log.Error(err)
+	fresh := slices.DeleteFunc(slices.Clone(damage.Files), func(name string) bool {
+		_, logged := j.damaged.LoadOrStore(name, true)
+		return logged
+	})
+	if len(fresh) > 0 {
+		j.log.Error(&reports.DamageError{Dir: damage.Dir, Files: fresh})
 	}
-	return damageIn(err)
+}
+
+// pauses makes a search of a daemon sleep for as long as it has worked. A thread that works all the
+// time waits for its cpu on a busy node, and events would wait with it.
+type pauses struct{ last time.Time }
+
+func (p *pauses) pause() {
+	const atLeast, atMost = time.Millisecond, 10 * time.Millisecond
+	if worked := time.Since(p.last); worked >= atLeast {
+		time.Sleep(min(worked, atMost))
+		p.last = time.Now()
+	}
 }
 
 // live returns the reports of live jobs that the filter chooses, those that began last first. No
@@ -168,9 +213,9 @@ func grantedOf(h *hostapi.HostUsage) *hostapi.HostUsage {
 	return granted
 }
 
-// damageIn returns the API's error for damaged lines in the ledger, nil if err is none of those.
+// damageIn returns the API's error for damaged reports, nil if err is none of those.
 func damageIn(err error) error {
-	var damage *ledger.DamageError
+	var damage *reports.DamageError
 	if !errors.As(err, &damage) {
 		return nil
 	}

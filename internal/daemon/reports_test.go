@@ -15,29 +15,38 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
-func TestDamageOfTheLedgerIsLoggedOnceHoweverItIsAskedFor(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger.jsonl")
-	l := ledger.Open(path)
+// finishedIn returns the reports below a directory.
+func finishedIn(t *testing.T, dir string) *reports.Store {
+	bounds := func() reports.Bounds { return reports.Bounds{Age: 24 * time.Hour, Size: 1 << 30} }
+	s := reports.Open(dir+"/reports", dir+"/waiting", bounds, func(err error) { t.Error(err) })
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestDamagedReportsAreLoggedOnceHoweverTheyAreAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	s := finishedIn(t, dir)
+	end := time.Now()
 	for _, job := range []string{"1.srv", "2.srv", "3.srv", "4.srv", "5.srv"} {
-		must.NoError(t, l.Append(t.Context(), job, 1000, map[string]string{"job": job, "end": "2026-03-01T12:00:00Z"}))
+		must.NoError(t, s.Write(&report.Report{Job: job, End: &end}, nil))
 	}
-	text, err := os.ReadFile(path)
-	must.NoError(t, err)
-	damaged := strings.NewReplacer(`"job":"2.srv","uid"`, `"job":"2.srv","UID"`,
-		`"job":"4.srv","uid"`, `"job":"4.srv","UID"`)
-	must.NoError(t, os.WriteFile(path, []byte(damaged.Replace(string(text))), 0o600))
+	for _, job := range []string{"2.srv", "4.srv"} {
+		files, err := filepath.Glob(dir + "/reports/*/*." + job + ".*")
+		must.NoError(t, err)
+		must.NoError(t, os.Truncate(files[0], 30))
+	}
 
 	var logged strings.Builder
 	log := logrus.New()
 	log.SetOutput(&logged)
-	j := &jobs{ledger: l, log: logrus.NewEntry(log)}
+	j := &jobs{reports: s, log: logrus.NewEntry(log)}
 	for range 3 {
-		for _, limit := range []int{2, 0} { // the newest two come to one damaged line
+		for _, limit := range []int{2, 0} { // the newest two come to one damaged file
 			err := j.Find(t.Context(), report.Filter{Limit: limit}, func(int) bool { return true },
 				func(json.RawMessage) bool { return true })
 			if limit == 0 && !errors.Is(err, api.ErrDamaged) {
@@ -47,6 +56,49 @@ func TestDamageOfTheLedgerIsLoggedOnceHoweverItIsAskedFor(t *testing.T) {
 	}
 	if lines := strings.Count(logged.String(), "\n"); lines > 2 {
 		t.Errorf("%d lines:\n%s", lines, logged.String())
+	}
+}
+
+// A job that is live when it is asked for and has ended when its report is read is listed once. A
+// question for jobs that run reads no reports.
+func TestListsHaveEachJobOnce(t *testing.T) {
+	dir := t.TempDir()
+	store, err := jobstate.Open(dir+"/jobs", nil)
+	must.NoError(t, err)
+	clock, err := jobstate.NewClock("boot")
+	must.NoError(t, err)
+	began := time.Now().Add(-time.Minute)
+	r := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv", RunCount: 1}, Phase: jobstate.PhaseRunning, Begun: began}
+	must.NoError(t, store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return r, nil }))
+	j := &jobs{node: "n1", clock: clock, store: store, reports: finishedIn(t, dir), log: logrus.NewEntry(logrus.New()),
+		present: func(string) (api.Present, error) { return api.Present{}, api.ErrNotFound }}
+	for i, start := range []time.Time{began, began.Add(-time.Hour)} {
+		end := time.Now().Add(-time.Duration(i) * time.Hour)
+		must.NoError(t, j.reports.Write(&report.Report{Job: "1.srv", Start: &start, End: &end,
+			PBSJob: &hostapi.Job{ID: "1.srv", RunCount: 1}}, nil))
+	}
+	find := func(states string, limit int) (found int, err error) {
+		f := report.Filter{States: strings.Split(states, ","), Limit: limit}
+		err = j.Find(t.Context(), f, func(int) bool { return true },
+			func(json.RawMessage) bool { found++; return true })
+		return found, err
+	}
+	for states, want := range map[string]int{"running": 1, "running,finished": 2, "finished": 2, "running,failed": 2} {
+		for _, limit := range []int{0, 20} {
+			found, err := find(states, limit)
+			must.NoError(t, err)
+			must.Equal(t, states, want, found)
+		}
+	}
+	found, err := find("running,finished", 1)
+	must.NoError(t, err)
+	must.Equal(t, "the newest", 1, found)
+	must.NoError(t, os.RemoveAll(dir+"/reports"), os.WriteFile(dir+"/reports", nil, 0o600))
+	if _, err := find("running", 0); err != nil {
+		t.Errorf("jobs that run, while the reports cannot be read: %v", err)
+	}
+	if _, err := find("failed", 0); err == nil {
+		t.Error("jobs that have failed are found without their reports")
 	}
 }
 
@@ -78,7 +130,7 @@ func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
 		"2.spread": {CPUSeconds: new(7200.0), MemBytes: new(int64(100 << 20))},
 		"4.idle":   {CPUSeconds: new(0.5), MemBytes: new(int64(1 << 20))},
 	}
-	j := &jobs{node: "n1", clock: clock, store: store, ledger: ledger.Open(t.TempDir() + "/ledger.jsonl"),
+	j := &jobs{node: "n1", clock: clock, store: store, reports: finishedIn(t, t.TempDir()),
 		log: logrus.NewEntry(logrus.New()), present: func(id string) (api.Present, error) {
 			uses, ok := now[id]
 			if !ok {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
@@ -29,8 +28,7 @@ func victim(dir string) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	h, err := Open(Options{
-		Node: "n1", Self: self, Store: store, Ledger: ledger.Open(filepath.Join(dir,
-			"ledger.jsonl")), Processes: &processes{},
+		Node: "n1", Self: self, Store: store, Processes: &processes{},
 		Registry: &plugin.Registry{Dir: filepath.Join(dir, "hooks.d"), AllowUnsafePaths: true},
 		Log:      logrus.NewEntry(log), RuntimeDir: filepath.Join(dir, "run"), StartTimeout: 30 * time.Second,
 	})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/report"
 )
 
 // beginsLate reports whether an event of a job without a record begins the job, if its run has not
@@ -40,27 +39,18 @@ func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 	return has || err != nil
 }
 
-// hasEnded reports whether the ledger has the event's run of the job, or a later one. MoM deletes
-// its files of a job a moment after the job's end. Its child that starts the job may go on in this
-// moment (qdel -W force). A run that is not counted is taken for none that has ended.
+// hasEnded reports whether there is a report of the event's run of the job, or of a later one. MoM
+// deletes its files of a job a moment after the job's end. Its child that starts the job may go on
+// in this moment (qdel -W force). A run that is not counted is taken for none that has ended.
 func (h *Host) hasEnded(ctx context.Context, req *hostapi.Request) bool {
 	if !isCounted(req.Job) {
 		return false
 	}
-	last, err := h.lastReport(ctx, req.Job.ID)
+	last, err := h.opt.Reports.Last(ctx, req.Job.ID, func(int) bool { return true })
 	if err != nil {
 		h.log.WithField("job", req.Job.ID).Warnf("%s of a job that may have ended here: %v", req.Event, err)
 	}
 	return last != nil && last.PBSJob != nil && compareRuns(req.Job, last.PBSJob) <= 0
-}
-
-// lastReport returns the newest report of the job in the ledger, nil if there is none.
-func (h *Host) lastReport(ctx context.Context, id string) (*report.Report, error) {
-	b, found, err := h.opt.Ledger.Last(ctx, id)
-	if err != nil || !found {
-		return nil, err
-	}
-	return report.FromArchive(b)
 }
 
 var errRuns = errors.New("its cgroup has processes")

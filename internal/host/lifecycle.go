@@ -9,9 +9,9 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
 	"github.com/hookhost/hookhost/internal/series"
 )
 
@@ -156,7 +156,7 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	case rec == nil:
 	case last:
 		h.countingKills(rec, noted)
-		errs = append(errs, h.conclude(ctx, rec, req.Event, left == nil))
+		errs = append(errs, h.conclude(rec, req.Event, left == nil))
 	default:
 		used := h.sisterUsage(rec)
 		h.change(func(r *jobstate.Record) {
@@ -177,10 +177,10 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 
 // conclude settles a job after its last event, if nothing is left of it. Else, or when that fails,
 // the record is kept with all that is known by now, to be settled by Reconcile.
-func (h *Host) conclude(ctx context.Context, rec *jobstate.Record, e hostapi.Event, clean bool) error {
+func (h *Host) conclude(rec *jobstate.Record, e hostapi.Event, clean bool) error {
 	var unsettled error
 	if clean {
-		if unsettled = h.settle(ctx, rec, e); unsettled == nil {
+		if unsettled = h.settle(rec, e); unsettled == nil {
 			return nil
 		}
 	}
@@ -228,59 +228,35 @@ func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error
 	return rec, nil
 }
 
-// settle writes the job's report to the ledger and then deletes its record. When the report can be
-// written neither there nor to the backlog, the record stays, and Reconcile tries again. The ledger
-// has no series, which are long: a question about all jobs reads all of it.
-func (h *Host) settle(ctx context.Context, rec *jobstate.Record, e hostapi.Event) error {
+// settle writes the job's report and then deletes its record. A report that can be written neither
+// to disk nor to memory keeps the record, and Reconcile tries again.
+func (h *Host) settle(rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		bare := *rec
 		bare.Hosts = series.Without(rec.Hosts)
 		r := report.FromRecord(&bare, rec.Ended.Wall, rec.Elapsed(rec.Ended))
-		if err := h.append(ctx, rec, r); err != nil {
-			return fmt.Errorf("write the report: %w", err)
+		err := h.opt.Reports.Write(r, h.opt.Store.Series(rec))
+		var waits *reports.WaitingError
+		if err != nil && !errors.As(err, &waits) {
+			return err
 		}
-		if all := h.opt.Store.Series(rec); h.opt.Series != nil && len(all) > 0 {
-			h.opt.Series(r, all)
+		if waits != nil && waits.First {
+			h.log.Errorf("reports of finished jobs wait until there is room: %v", err)
 		}
 	}
 	return h.forget(rec.Job.ID)
 }
 
-// append writes a report to the ledger or, as on a full disk, to the backlog, which Reconcile
-// drains. The log has the first report that waits. The key keeps a report from being written twice
-// when the host dies before it has deleted the record.
-func (h *Host) append(ctx context.Context, rec *jobstate.Record, r *report.Report) error {
-	job := rec.Job
-	err := h.opt.Ledger.AppendOnce(ctx, job.ID, runKey(rec), job.Owner.UID, rec.Ended.Wall, r)
-	var waits *ledger.WaitingError
-	if !errors.As(err, &waits) {
-		return err
-	}
-	if waits.First {
-		h.log.WithField("job", job.ID).Errorf("reports of finished jobs wait until they can be written: %v", waits)
-	}
-	return nil
-}
-
-// drain moves the reports that wait to the ledger. A ledger that still cannot be written is in the
-// log already.
-func (h *Host) drain(ctx context.Context) {
-	moved, err := h.opt.Ledger.Drain(ctx)
+// drain moves the reports that wait to disk. A disk that still cannot be written is in the log
+// already.
+func (h *Host) drain() {
+	moved, err := h.opt.Reports.Drain()
 	if moved > 0 {
-		h.log.Infof("reports of %d finished jobs that had to wait are in the ledger", moved)
+		h.log.Infof("reports of %d finished jobs that had to wait are on disk", moved)
 	}
-	var damage *ledger.DamageError
-	switch {
-	case errors.As(err, &damage):
-		h.log.Errorf("reports of finished jobs that had to wait are lost: %v", err)
-	case err != nil:
+	if err != nil {
 		h.log.Debugf("reports of finished jobs wait on: %v", err)
 	}
-}
-
-// runKey tells the runs of a job apart.
-func runKey(rec *jobstate.Record) string {
-	return fmt.Sprintf("%d %s", rec.Job.RunCount, rec.Begun.UTC().Format(time.RFC3339Nano))
 }
 
 func (h *Host) fallback(ctx context.Context, id string) error {

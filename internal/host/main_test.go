@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,9 +12,10 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
+	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
 // victimEnv makes this test program a host that waits to be killed, see kill_test.go.
@@ -40,7 +42,7 @@ type node struct {
 	dir      string
 	registry *plugin.Registry
 	store    *jobstate.Store
-	ledger   *ledger.Ledger
+	finished *reports.Store
 	procs    *processes
 	removed  *remover
 	log      *plugintest.Log
@@ -60,7 +62,7 @@ func newNode(t testing.TB) *node {
 		t.Fatal(err)
 	}
 	n := &node{
-		t: t, dir: dir, store: store, ledger: ledger.Open(filepath.Join(dir, "ledger.jsonl")),
+		t: t, dir: dir, store: store, finished: finishedIn(t, dir),
 		registry: &plugin.Registry{Dir: filepath.Join(dir, "hooks.d"), ProgramDir: filepath.Join(dir, "programs"),
 			AllowUnsafePaths: true},
 		procs: &processes{}, removed: &remover{}, log: plugintest.NewLog(t),
@@ -84,7 +86,7 @@ func (n *node) hook(name, program, config string, assignments ...string) {
 func (n *node) open() *Host {
 	n.t.Helper()
 	o := Options{
-		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Ledger: n.ledger, Processes: n.procs,
+		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Reports: n.finished, Processes: n.procs,
 		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: 5 * time.Second,
 	}
 	if n.options != nil {
@@ -115,12 +117,45 @@ func (n *node) record(id string) *jobstate.Record {
 	return n.store.Get(id)
 }
 
-// reports returns the notes of each report in the ledger, by job in order.
+// finishedIn returns the reports of finished jobs below a directory.
+func finishedIn(t testing.TB, dir string) *reports.Store {
+	bounds := func() reports.Bounds { return reports.Bounds{Age: 24 * time.Hour, Size: 1 << 30} }
+	s := reports.Open(filepath.Join(dir, "reports"), filepath.Join(dir, "waiting"), bounds,
+		func(err error) { t.Error(err) })
+	t.Cleanup(s.Close)
+	return s
+}
+
+// reportOf returns the JSON of a job's newest report, "" if there is none.
+func (n *node) reportOf(id string) string {
+	n.t.Helper()
+	r, err := n.finished.Last(context.Background(), id, func(int) bool { return true })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if r == nil {
+		return ""
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// reports returns the jobs that have reports, in the order of their ends.
 func (n *node) reports() []string {
 	n.t.Helper()
 	var jobs []string
-	if err := n.ledger.All(context.Background(), ledger.Query{},
-		func(e ledger.Entry) bool { jobs = append(jobs, e.Job); return true }); err != nil {
+	if err := n.finished.All(context.Background(), reports.Query{May: func(int) bool { return true }},
+		func(text json.RawMessage) bool {
+			r, err := report.FromArchive(text)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			jobs = append(jobs, r.Job)
+			return true
+		}); err != nil {
 		n.t.Fatal(err)
 	}
 	return jobs

@@ -8,10 +8,8 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/plugin"
-	"github.com/hookhost/hookhost/internal/report"
-	"github.com/hookhost/hookhost/internal/series"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
 // Remover removes what a job has in the kernel when the hook that should have is not there to do
@@ -35,7 +33,7 @@ type Options struct {
 	Self      hostapi.ProcessID // the process that the Host is in
 	Registry  *plugin.Registry
 	Store     *jobstate.Store
-	Ledger    *ledger.Ledger
+	Reports   *reports.Store
 	Processes Processes
 	Log       *logrus.Entry
 
@@ -50,9 +48,6 @@ type Options struct {
 	Populated func(id string) (bool, error)
 	// Observer may be nil.
 	Observer Observer
-	// Series, if set, is called with the series of a job whose report is in the ledger. Series must
-	// not wait. A host that has died in between calls it again.
-	Series func(r *report.Report, s series.Job)
 	// Ended, if set, is called when a job's record has gone, and must not wait.
 	Ended func()
 	// SisterUsage returns, at the epilogue of a job of pbs_mom's, what the job has used on each of

@@ -63,10 +63,10 @@ func (h *Host) adoptRecords() {
 
 // Reconcile looks through the records of all jobs on this machine. Jobs end whose MoM has died, and
 // those that a daemon left over their begin or end. Jobs whose end has failed here end once more.
-// Reports that wait for their ledger are written. The start of a host calls Reconcile, and so does
+// Reports that wait are written, if there is room. The start of a host calls Reconcile, and so does
 // each periodic. Errors of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
-	h.drain(ctx)
+	h.drain()
 	var errs []error
 	var mu sync.Mutex
 	var wg sync.WaitGroup

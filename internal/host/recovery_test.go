@@ -117,8 +117,8 @@ func TestSuspensionIsOnRecordBeforeHooksAreCalled(t *testing.T) {
 	})
 	<-done
 	must(t, h, hostapi.EventEnd, "1.srv")
-	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), "suspended for ") {
-		t.Errorf("report %s, %v", b, err)
+	if text := n.reportOf("1.srv"); !strings.Contains(text, "suspended for ") {
+		t.Errorf("report %s", text)
 	}
 }
 
@@ -160,8 +160,8 @@ func TestEndIsTriedAgain(t *testing.T) {
 	if n.record("1.srv") != nil || len(n.reports()) != 1 {
 		t.Errorf("record %+v, %d reports; want it settled", n.record("1.srv"), len(n.reports()))
 	}
-	if b, _, err := n.ledger.Last(t.Context(), "1.srv"); err != nil || !strings.Contains(string(b), endOnce) {
-		t.Errorf("report %s, %v", b, err)
+	if text := n.reportOf("1.srv"); !strings.Contains(text, endOnce) {
+		t.Errorf("report %s", text)
 	}
 }
 
@@ -211,9 +211,9 @@ func TestJobEndsWhileItsRecordCannotBeWritten(t *testing.T) {
 	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
 	}
-	b, _, err := n.ledger.Last(t.Context(), "1.srv")
-	if err != nil || !strings.Contains(string(b), `"mem":"12kb"`) || !strings.Contains(string(b), `"exit_status":3`) {
-		t.Errorf("report %s, %v", b, err)
+	text := n.reportOf("1.srv")
+	if !strings.Contains(text, `"mem":"12kb"`) || !strings.Contains(text, `"exit_status":3`) {
+		t.Errorf("report %s", text)
 	}
 	if n.record("1.srv") != nil || len(failures) != 1 {
 		t.Errorf("record %+v, %d failures; want none and one", n.record("1.srv"), len(failures))

@@ -50,9 +50,9 @@ func (n *node) Present(job string) (api.Present, error) {
 
 func newMetrics(n *node) *Metrics {
 	counts := Counts{
-		Counts:        host.Counts{OOMKills: 5, Adopted: 6},
-		Hooks:         []Hook{{Name: "cgroup", Up: true, Restarts: 1, Crashes: 1}, {Name: "mpi"}},
-		LedgerAppends: 8, LedgerFailures: 9, Refused: map[string]int64{"denied": 4},
+		Counts:         host.Counts{OOMKills: 5, Adopted: 6},
+		Hooks:          []Hook{{Name: "cgroup", Up: true, Restarts: 1, Crashes: 1}, {Name: "mpi"}},
+		ReportsWritten: 8, ReportFailures: 9, Refused: map[string]int64{"denied": 4},
 	}
 	return New(Options{
 		Version: "v1", Node: "n1", Jobs: n, Meter: n, Counts: func() Counts { return counts },

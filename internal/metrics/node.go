@@ -11,8 +11,8 @@ type Counts struct {
 	host.Counts
 	Hooks []Hook
 
-	LedgerAppends, LedgerFailures int64
-	Refused                       map[string]int64 // calls and connections, by the kind of the error
+	ReportsWritten, ReportFailures int64
+	Refused                        map[string]int64 // calls and connections, by the kind of the error
 }
 
 // Hook is how the program of a hook in force does.
@@ -37,10 +37,10 @@ var (
 		"Processes of jobs that the kernel killed for want of memory.", nil, nil)
 	adopted = prometheus.NewDesc("hookhost_strays_adopted_total",
 		"Processes outside of every job that were taken into theirs.", nil, nil)
-	appends = prometheus.NewDesc("hookhost_ledger_appends_total",
-		"Reports of finished jobs that were written to the ledger.", nil, nil)
-	appendFailures = prometheus.NewDesc("hookhost_ledger_append_failures_total",
-		"Reports that could not be written to the ledger at that time.", nil, nil)
+	written = prometheus.NewDesc("hookhost_reports_written_total",
+		"Reports of finished jobs that were written to disk.", nil, nil)
+	writeFailures = prometheus.NewDesc("hookhost_report_write_failures_total",
+		"Reports that could not be written to disk at that time.", nil, nil)
 	refusedCalls = prometheus.NewDesc("hookhost_refused_calls_total",
 		"Calls and connections that were refused for who made them, by kind.", []string{"kind"}, nil)
 )
@@ -48,7 +48,7 @@ var (
 // Describe sends what Collect may send.
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		hookUp, hookRestarts, hookCrashes, oomKills, adopted, appends, appendFailures, refusedCalls,
+		hookUp, hookRestarts, hookCrashes, oomKills, adopted, written, writeFailures, refusedCalls,
 	} {
 		ch <- d
 	}
@@ -68,8 +68,8 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	s.counter(oomKills, float64(n.OOMKills))
 	s.counter(adopted, float64(n.Adopted))
-	s.counter(appends, float64(n.LedgerAppends))
-	s.counter(appendFailures, float64(n.LedgerFailures))
+	s.counter(written, float64(n.ReportsWritten))
+	s.counter(writeFailures, float64(n.ReportFailures))
 	for kind, count := range n.Refused {
 		s.counter(refusedCalls, float64(count), kind)
 	}

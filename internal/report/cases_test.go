@@ -76,7 +76,7 @@ var cases = withCourses(map[string]*jobstate.Record{
 	}),
 })
 
-// The archived report of each case is read from its file, as from a ledger, and written in each
+// The archived report of each case is read from its file, and written in each
 // format of lines.
 func TestReportsOfCasesAreAsTheGoldenFilesInEachFormat(t *testing.T) {
 	must.NoError(t, os.MkdirAll(filepath.Join("testdata", "cases"), 0o755))
@@ -97,7 +97,7 @@ func TestReportsOfCasesAreAsTheGoldenFilesInEachFormat(t *testing.T) {
 		}
 		var line, compact bytes.Buffer
 		must.NoError(t, r.WriteJSON(&line), json.Compact(&compact, kept))
-		must.Equal(t, name+": the JSON is what the ledger keeps", compact.String()+"\n", line.String())
+		must.Equal(t, name+": the JSON is what was archived", compact.String()+"\n", line.String())
 		if _, err := reporttest.ReadAccounting(strings.TrimSuffix(accountingOf(t, r), "\n")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -118,7 +118,7 @@ func withCourses(cases map[string]*jobstate.Record) map[string]*jobstate.Record 
 	return cases
 }
 
-// charted returns the report of a case, with its series, as from a ledger.
+// charted returns the report of a case, with its series, as from its file.
 func charted(t *testing.T, name string) *Report {
 	t.Helper()
 	archive, err := os.ReadFile(filepath.Join("testdata", "cases", name+".archive.json"))

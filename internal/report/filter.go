@@ -65,11 +65,30 @@ func (r *Report) stateWord() string {
 	return stateFailed
 }
 
-// EveryFinished reports whether the filter has every job that has ended, in the order of their
-// ends.
-func (f Filter) EveryFinished() bool {
-	return f.User == "" && f.Since.IsZero() && f.Until.IsZero() && f.Host == "" && f.Limit == 0 &&
-		(len(f.States) == 0 || slices.Contains(f.States, stateFinished))
+// endStates are the states of jobs that have ended, but for stateFinished.
+var endStates = []string{stateOK, stateFailed, stateKilled, stateOOM, stateNone}
+
+// States returns the states of a job that has ended, but for finished, in a fixed order.
+func (r *Report) States() []string {
+	return slices.DeleteFunc(slices.Clone(endStates), func(name string) bool { return !states[name](r) })
+}
+
+// AllStates returns all that States returns of any job.
+func AllStates() [][]string {
+	var all [][]string
+	for _, status := range [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}} {
+		for _, more := range [][]string{nil, {stateOOM}, {stateNone}, {stateOOM, stateNone}} {
+			all = append(all, slices.Concat(status, more))
+		}
+	}
+	return all
+}
+
+// HasStates reports whether the filter may choose a job that has ended and is in these States.
+func (f Filter) HasStates(of []string) bool {
+	return len(f.States) == 0 || slices.ContainsFunc(f.States, func(name string) bool {
+		return name == stateFinished || slices.Contains(of, name)
+	})
 }
 
 // Live reports whether jobs that have not ended may match.

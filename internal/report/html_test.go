@@ -177,7 +177,7 @@ func TestHTMLOfAThousandHostsIsBounded(t *testing.T) {
 	}
 }
 
-// A document has the elements of the templates alone, whatever the ledger holds.
+// A document has the elements of the templates alone, whatever its file holds.
 func FuzzDocumentOfAnyReport(f *testing.F) {
 	archives, err := filepath.Glob(filepath.Join("testdata", "cases", "*.archive.json"))
 	must.NoError(f, err)

@@ -1,9 +1,8 @@
 // Package report makes the usage report of one job, for people (text) and for programs.
 //
 // The report is made from the job's record (FromRecord) and written in one of the formats that
-// FormatNamed knows. A further format is one function and its line in the table of format.go. The
-// ledger keeps a report's JSON, which FromArchive reads. Join makes one report of those of several
-// hosts.
+// FormatNamed knows. A further format is one function and its line in the table of format.go.
+// FromArchive reads a report's JSON. Join makes one report of those of several hosts.
 package report
 
 import (
@@ -18,6 +17,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/series"
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
@@ -194,11 +194,23 @@ func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	return elapsed
 }
 
-// FromArchive returns the report of a JSON that the ledger kept, or that WriteJSON wrote.
+// FromArchive returns the report of a JSON that internal/reports wrote, or WriteJSON. The former
+// has the series of all hosts under the key "series".
 func FromArchive(b json.RawMessage) (*Report, error) {
-	r := new(Report)
-	if err := json.Unmarshal(b, r); err != nil {
+	var archive struct {
+		Report
+		Series series.Job `json:"series"`
+	}
+	err := json.Unmarshal(b, &archive)
+	if err == nil {
+		err = archive.Series.Check()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read report: %w", err)
+	}
+	r := &archive.Report
+	if len(archive.Series) > 0 {
+		r.Hosts = archive.Series.Join(r.Hosts)
 	}
 	r.NotStarted = r.NotStarted && r.End != nil && r.ExitStatus != nil
 	r.complete()

@@ -448,7 +448,7 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// FuzzFromArchive: whatever the ledger holds can be written as text, and only printable text.
+// FuzzFromArchive: whatever a file holds can be written as text, and only printable text.
 func FuzzFromArchive(f *testing.F) {
 	for _, tt := range goldens {
 		b, err := json.Marshal(fromRecord(tt.rec, tt.end))
@@ -470,7 +470,7 @@ func FuzzFromArchive(f *testing.F) {
 	})
 }
 
-// A job that was not started is so in the ledger, too. A job without an end, or on a sister host,
+// A job that was not started is so in its file, too. A job without an end, or on a sister host,
 // is not said to be that.
 func TestNotStarted(t *testing.T) {
 	for _, tt := range []struct {

@@ -71,6 +71,6 @@ func TestErrorsOfTheDaemonAreSaid(t *testing.T) {
 	h := Handler(&jobs{finished: 2, err: fmt.Errorf("2 lines: %w", api.ErrDamaged)}, Access{All: true})
 	w := get(t, h, "/finished")
 	if shown(w) != "4 3" || !strings.Contains(w.Body.String(), "Some reports are damaged") {
-		t.Errorf("a damaged ledger: %d %s", w.Code, w.Body)
+		t.Errorf("damaged reports: %d %s", w.Code, w.Body)
 	}
 }

@@ -23,41 +23,41 @@ var recordsOfOneEnd = regexp.MustCompile(`^Q(S?[^ERS]*R|[^ERS])*(S[^ERS]*E|D)$`)
 // OpenPBS leaves out the E of an end that had begun, or writes an R behind it.
 var recordsByForce = regexp.MustCompile(`^Q[^E]*(D|ER?)$`)
 
-// ledgerRun is what a ledger has of a run of a job.
-type ledgerRun struct {
+// reportedRun is what a node's report has of a run of a job.
+type reportedRun struct {
 	Job    string
-	Key    string // the run count, and when the run began
-	Report struct {
-		Hosts map[string]struct {
-			Cput float64 `json:"cput_seconds"`
-			Mem  int     `json:"mem_bytes"`
-		}
+	PBSJob struct {
+		RunCount int `json:"run_count"`
+	} `json:"pbs_job"`
+	Hosts map[string]struct {
+		Cput float64 `json:"cput_seconds"`
+		Mem  int     `json:"mem_bytes"`
 	}
 }
 
-// ledgerRuns are the runs in a node's ledger, by job and run count.
-func (c *chaos) ledgerRuns(node string) map[string][]ledgerRun {
-	runs := map[string][]ledgerRun{}
-	for line := range strings.Lines(on(c.t, node, "cat /var/lib/hookhost/ledger.jsonl")) {
-		var r ledgerRun
+// reportedRuns are the runs of which a node has reports, by job and run count.
+func (c *chaos) reportedRuns(node string) map[string][]reportedRun {
+	runs := map[string][]reportedRun{}
+	for line := range strings.Lines(on(c.t, node, "zcat /var/lib/hookhost/reports/*/*.json.gz")) {
+		var r reportedRun
 		must.NoError(c.t, json.Unmarshal([]byte(line), &r))
-		count, _, _ := strings.Cut(r.Key, " ")
-		runs[r.Job+" "+count] = append(runs[r.Job+" "+count], r)
+		run := fmt.Sprintf("%s %d", r.Job, r.PBSJob.RunCount)
+		runs[run] = append(runs[run], r)
 	}
 	return runs
 }
 
 // checkRecords finds each job's end in accounting, once, with what it used. Each run whose program
-// began is once in the ledger of the node that it began on, and accounting has no less than that.
+// began has one report on the node that it began on, and accounting has no less than that.
 func (c *chaos) checkRecords() {
-	ledgers := map[string]map[string][]ledgerRun{}
+	reported := map[string]map[string][]reportedRun{}
 	for _, node := range nodes {
-		ledgers[node] = c.ledgerRuns(node)
-		for run, found := range ledgers[node] {
+		reported[node] = c.reportedRuns(node)
+		for run, found := range reported[node] {
 			if len(found) != 1 {
 				id, _, _ := strings.Cut(run, " ")
-				c.t.Errorf("the ledger of %s has run %s %d times:\n%s%s",
-					node, run, len(found), c.nodeLines(node, id), c.serverLines(id))
+				c.t.Errorf("%s has %d reports of run %s:\n%s%s",
+					node, len(found), run, c.nodeLines(node, id), c.serverLines(id))
 			}
 		}
 	}
@@ -74,14 +74,14 @@ func (c *chaos) checkRecords() {
 		for _, kind := range []string{"E", "R"} {
 			for _, end := range j.accounting(kind) {
 				host, _, _ := strings.Cut(end["exec_host"], "/")
-				runs := ledgers[host][j.id+" "+end["run_count"]]
+				runs := reported[host][j.id+" "+end["run_count"]]
 				if c.isOfTheServerAlone(j.id, end, len(runs)) {
 					continue
 				}
 				if len(runs) != 1 {
-					c.t.Errorf("job %s: the ledger of %q has a run %d times: %v", j.id, host, len(runs), end)
+					c.t.Errorf("job %s: %q has %d reports of a run: %v", j.id, host, len(runs), end)
 				} else if kind == "E" && !c.hasUseOf(j.id, end, runs[0]) && !c.lostReport(j.id, c.endOf(end)) {
-					c.t.Errorf("job %s: accounting has not what it used, %+v: %v\n%s%s", j.id, runs[0].Report, end,
+					c.t.Errorf("job %s: accounting has not what it used, %+v: %v\n%s%s", j.id, runs[0], end,
 						c.nodeLines(host, j.id), c.serverLines(j.id))
 				}
 			}
@@ -137,16 +137,16 @@ func hasUse(end map[string]string) bool {
 }
 
 // hasUseOf reports whether an end has at least what the node that the run began on has in its
-// ledger. MoM alone counts walltime, and not while she is down. She has what the sisters used in
+// report. MoM alone counts walltime, and not while she is down. She has what the sisters used in
 // memory alone (openpbs src/resmom/catch_child.c, init_abort_jobs). A deletion by force is recorded
 // with what MoM told of before.
-func (c *chaos) hasUseOf(id string, end map[string]string, run ledgerRun) bool {
+func (c *chaos) hasUseOf(id string, end map[string]string, run reportedRun) bool {
 	host, _, _ := strings.Cut(end["exec_host"], "/")
 	began, err := strconv.ParseInt(end["start"], 10, 64)
 	must.NoError(c.t, err)
 	alone := c.restartedBetween(host, time.Unix(began, 0), c.endOf(end))
 	var cput, mem int
-	for name, used := range run.Report.Hosts {
+	for name, used := range run.Hosts {
 		if name == host || !alone {
 			cput, mem = cput+int(used.Cput), mem+used.Mem
 		}
@@ -158,7 +158,7 @@ func (c *chaos) hasUseOf(id string, end map[string]string, run ledgerRun) bool {
 }
 
 // isOfTheServerAlone tells an end of which MoM has reported nothing, or zeros. Either the job's
-// program has not begun, so that no ledger has the run: the abort of a begin makes no report. Or
+// program has not begun, so that no node has a report: the abort of a begin makes no report. Or
 // the server has deleted the job by force before MoM told of the run. The session is that of the
 // run before then, if there was one. A begin that a hook rejected has JOB_EXEC_FAILHOOK_RERUN.
 func (c *chaos) isOfTheServerAlone(id string, end map[string]string, runs int) bool {
@@ -200,9 +200,9 @@ func (c *chaos) endOf(end map[string]string) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// nodeLines is what a node has of a job in its ledger, and what daemon and MoM have logged of it.
+// nodeLines are a node's reports of a job, and what daemon and MoM have logged of it.
 func (c *chaos) nodeLines(node, id string) string {
-	return on(c.t, node, "grep -hF '"+id+"' /var/lib/hookhost/ledger.jsonl | cut -c-600; grep -hF '"+id+"' "+
+	return on(c.t, node, "zcat /var/lib/hookhost/reports/*/*."+id+".* | cut -c-600; grep -hF '"+id+"' "+
 		daemonLog+" | tail -n 60; grep -h ';"+id+";' "+pbsHome+"/mom_logs/* | cut -c-300 | tail -n 60")
 }
 

@@ -1,10 +1,8 @@
 package main_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,45 +12,68 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/ledger"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
 )
 
-// finished puts a job of uid into the node's ledger.
-func (n *node) finished(id string, uid int, pad int) {
+// archive has the reports of the node's finished jobs.
+func (n *node) archive() *reports.Store {
+	n.t.Helper()
+	bounds := func() reports.Bounds { return reports.Bounds{Age: 100 * 366 * 24 * time.Hour, Size: 1 << 40} }
+	s := reports.Open(n.path("state/reports"), n.path("run/reports"), bounds, func(err error) { n.t.Error(err) })
+	n.t.Cleanup(s.Close)
+	return s
+}
+
+// archived puts a report among those of the node's finished jobs.
+func (n *node) archived(text any) {
+	n.t.Helper()
+	b, err := json.Marshal(text)
+	must.NoError(n.t, err)
+	r, err := report.FromArchive(b)
+	must.NoError(n.t, err)
+	must.NoError(n.t, n.archive().Write(r, nil))
+}
+
+// finished is a job of uid that has ended.
+func (n *node) finished(id string, uid int) {
 	n.t.Helper()
 	owner := "nobody"
 	if uid != ownerUID {
 		owner = "somebody"
 	}
-	report := map[string]any{
-		"job": id, "name": "x" + strings.Repeat("y", pad), "owner": owner, "end": "2026-03-01T13:00:00Z",
+	n.archived(map[string]any{
+		"job": id, "name": "x", "owner": owner, "end": time.Now().Add(-time.Hour),
 		"hosts":   map[string]any{"n1": map[string]any{}},
 		"pbs_job": hostapi.Job{ID: id, Owner: hostapi.Owner{User: owner, UID: uid, GID: uid}},
-	}
-	must.NoError(n.t, ledger.Open(n.path("state/ledger.jsonl")).Append(n.t.Context(), id, uid, report))
+	})
 }
 
-// reported counts the reports in the node's ledger, by job. A line that is not whole counts for
-// nothing.
+// reportFiles are the files of finished jobs, oldest first; of one job where an id is given.
+func (n *node) reportFiles(id string) []string {
+	n.t.Helper()
+	pattern := "state/reports/*/*.json.gz"
+	if id != "" {
+		pattern = "state/reports/*/*." + id + ".*.json.gz"
+	}
+	files, err := filepath.Glob(n.path(pattern))
+	must.NoError(n.t, err)
+	return files
+}
+
+// reported counts the node's reports of finished jobs. A file that is not whole counts for nothing.
 func (n *node) reported() map[string]int {
 	n.t.Helper()
-	files, err := filepath.Glob(n.path("state/ledger.jsonl*"))
-	must.NoError(n.t, err)
-	reports := map[string]int{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		must.NoError(n.t, err)
-		for line := range bytes.Lines(text) {
-			var entry struct{ Job, Sum string }
-			_, summed, _ := bytes.Cut(line, []byte(","))
-			sum := crc32.Checksum(bytes.TrimSuffix(summed, []byte("\n")), crc32.MakeTable(crc32.Castagnoli))
-			if json.Unmarshal(line, &entry) == nil && entry.Sum == fmt.Sprintf("%08x", sum) {
-				reports[entry.Job]++
-			}
+	count := map[string]int{}
+	for _, path := range n.reportFiles("") {
+		out, err := exec.Command("zcat", path).Output()
+		var r struct{ Job string }
+		if err == nil && json.Unmarshal(out, &r) == nil {
+			count[r.Job]++
 		}
 	}
-	return reports
+	return count
 }
 
 // openFiles returns how many files a process has open.
@@ -71,19 +92,17 @@ func openNode(t testing.TB) *node {
 	return n
 }
 
-// A damaged line of the ledger costs its own report and no other, with and without a daemon. Root
-// is told which job's it was and where.
-func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
+// A damaged report costs no other, with and without a daemon. Root is told which file it is.
+func TestDamagedReportCostsNoOther(t *testing.T) {
 	n := openNode(t)
 	for i := range 4 {
-		n.finished(fmt.Sprintf("%d.x", i), ownerUID, 0)
+		n.finished(fmt.Sprintf("%d.x", i), ownerUID)
 	}
-	file := n.path("state/ledger.jsonl")
+	file := n.reportFiles("2.x")[0]
 	b, err := os.ReadFile(file)
 	must.NoError(t, err)
-	b = bytes.Replace(b, []byte(`{"id":"2.x"`), []byte(`{"ID":"2.x"`), 1)
-	must.NoError(t, os.WriteFile(file, b, 0o600))
-	const place = "ledger.jsonl:3 (job 2.x)"
+	must.NoError(t, os.WriteFile(file, b[:len(b)/2], 0o600))
+	place := filepath.Base(file)
 	whole := func(r result) bool {
 		return strings.Contains(r.stdout, `"0.x"`) && strings.Contains(r.stdout, `"1.x"`) &&
 			strings.Contains(r.stdout, `"3.x"`) &&
@@ -107,10 +126,11 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 				t.Errorf("a whole report: %+v", r)
 			}
 		}
-		for _, job := range []string{"2.x", "9.x"} {
-			if r := n.hookhost("report", job); r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, place) {
-				t.Errorf("a report that is damaged or may be: %+v, want %q", r, place)
-			}
+		if r := n.hookhost("report", "2.x"); r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, place) {
+			t.Errorf("a damaged report: %+v, want %q", r, place)
+		}
+		if r := n.hookhost("report", "9.x"); r.status != 1 || strings.Contains(r.stderr, "damaged") {
+			t.Errorf("no report: %+v", r)
 		}
 	}
 	t.Run("without a daemon", look)
@@ -120,13 +140,13 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 	t.Run("for its owner", func(t *testing.T) {
 		n.t = t
 		if r := n.as(ownerUID, "report", "--format=json"); r.status != 1 || !whole(r) ||
-			!strings.Contains(r.stderr, "damaged") || strings.Contains(r.stderr, "2.x") {
+			!strings.Contains(r.stderr, "damaged") || strings.Contains(r.stderr, "state/") {
 			t.Errorf("all reports: %+v", r)
 		}
-		if r := n.as(ownerUID, "report", "2.x"); r.status != 1 || strings.Contains(r.stderr, "ledger") {
+		if r := n.as(ownerUID, "report", "2.x"); r.status != 1 || strings.Contains(r.stderr, "state/") {
 			t.Errorf("the damaged one: %+v", r)
 		}
-		if r := n.as(strangerUID, "report"); r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, "damaged") {
+		if r := n.as(strangerUID, "report"); r.status != 0 || r.stdout != "no jobs\n" || r.stderr != "" {
 			t.Errorf("a stranger's: %+v", r)
 		}
 	})
@@ -134,6 +154,33 @@ func TestDamagedLedgerShowsWhatIsWhole(t *testing.T) {
 		t.Errorf("the log has the damage %d times, want once: %v", strings.Count(string(log), place), err)
 	}
 	n.t = t
+}
+
+// A report's file is compressed JSON, and a FILE for report.
+func TestFileOfAReportIsCompressedJSON(t *testing.T) {
+	n := newNode(t, eachSecond)
+	n.serve()
+	id := n.hookhost("run", "--report=json", "--", "sleep", "1.2").report(t).Job
+	files := n.reportFiles(id)
+	must.Equal(t, "files", 1, len(files))
+	out, err := exec.Command("zcat", files[0]).Output()
+	must.NoError(t, err)
+	var file struct {
+		Job    string
+		Series map[string]struct{ Host reportedSeries }
+	}
+	must.NoError(t, json.Unmarshal(out, &file))
+	must.Equal(t, "job", id, file.Job)
+	for name, host := range file.Series {
+		if len(host.Host.Times) < 2 {
+			t.Errorf("series of %s: %+v", name, host)
+		}
+	}
+	must.Equal(t, "hosts with a series", 1, len(file.Series))
+	asFile, asJob := n.hookhost("report", files[0], "--json"), n.hookhost("report", id, "--json")
+	if asFile.status != 0 || marshal(t, decodeReport(t, asFile.stdout)) != marshal(t, decodeReport(t, asJob.stdout)) {
+		t.Errorf("as a FILE: %+v", asFile)
+	}
 }
 
 // asks sends a daemon questions on each of N connections, at the same time, until it is killed or
@@ -166,40 +213,20 @@ func (n *node) asking(count int, mode string) *exec.Cmd {
 	return cmd
 }
 
-// readBy is what a process has read so far, in bytes.
-func readBy(t *testing.T, pid int) (read int64) {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	must.NoError(t, err)
-	if _, err := fmt.Sscanf(string(b), "rchar: %d", &read); err != nil {
-		t.Fatal(err)
-	}
-	return read
-}
-
-// A user who asks for finished jobs, over and over and on many connections, has the ledger read
-// once. The same holds for one who hangs up at once. Events go on meanwhile.
+// A user who asks for finished jobs, over and over and on many connections, holds up no event. The
+// same holds for one who hangs up at once.
 func TestQuestionsAboutFinishedJobsHoldUpNobody(t *testing.T) {
 	n := openNode(t)
-	n.finished("1.x", ownerUID, 1000)
-	file := n.path("state/ledger.jsonl")
-	line, err := os.ReadFile(file)
-	must.NoError(t, err)
-	const size = 60 << 20
-	must.NoError(t, os.WriteFile(file, bytes.Repeat(line, size/len(line)), 0o600))
-	d := n.serve()
-	pid := d.cmd.Process.Pid
-	before := readBy(t, pid)
+	n.finished("1.x", ownerUID)
+	file := n.reportFiles("1.x")[0]
+	for i := range 10_000 {
+		must.NoError(t, os.WriteFile(strings.Replace(file, ".1.x.", fmt.Sprintf(".%d.y.", i), 1), nil, 0o600))
+	}
+	n.serve()
 	must.NoError(t, n.asking(120, "off").Wait())
-	if r := n.as(ownerUID, "report", "2.x"); r.status != 1 { // after them, so what they cost is in
+	if r := n.as(ownerUID, "report", "2.x"); r.status != 1 {
 		t.Errorf("a job that is not there: %+v", r)
 	}
-	if read := readBy(t, pid) - before; read > size*5/4 {
-		t.Errorf("120 questions that nobody waited for made the daemon read %d MiB of a ledger of %d", read>>20,
-			size>>20)
-	}
-	time.Sleep(2 * time.Second) // an end looks back over what the ledger got since then, by whole seconds
-	before = readBy(t, pid)
 	asking := n.asking(40, "on")
 	begun := time.Now()
 	for range 3 {
@@ -210,10 +237,6 @@ func TestQuestionsAboutFinishedJobsHoldUpNobody(t *testing.T) {
 	took := time.Since(begun)
 	asking.Process.Kill()
 	asking.Wait()
-	// Beside the ledger it reads requests, records and kernel files.
-	if read := readBy(t, pid) - before; read > size/2 {
-		t.Errorf("questions during %v made the daemon read %d MiB more", took, read>>20)
-	}
 	t.Logf("three jobs took %v", took)
 	if took > time.Minute {
 		t.Errorf("three jobs took %v", took)

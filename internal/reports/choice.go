@@ -1,0 +1,74 @@
+package reports
+
+import (
+	"encoding/json"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// choice is a query with what it takes to answer it by names.
+type choice struct {
+	Query
+	uid   int  // of the user who is asked for
+	named bool // that is known
+}
+
+func choiceOf(q Query) choice {
+	c := choice{Query: q}
+	if q.User != "" {
+		c.uid, c.named = uidOf(q.User)
+	}
+	return c
+}
+
+// uidOf returns the uid of the user of that name or number, false for a user whom this node does
+// not know.
+func uidOf(name string) (uid int, known bool) {
+	uid, err := strconv.Atoi(name)
+	if err == nil {
+		return uid, true
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, false
+	}
+	uid, err = strconv.Atoi(u.Uid)
+	return uid, err == nil
+}
+
+// hasDay reports whether a day can have reports of the query.
+func (c choice) hasDay(day string) bool {
+	begin, err := time.Parse(dayFormat, day)
+	return err == nil && begin.Add(24*time.Hour).After(c.Since) && (c.Until.IsZero() || begin.Before(c.Until))
+}
+
+// has reports whether the query can choose the report of a name.
+func (c choice) has(n Name) bool {
+	switch {
+	case !c.May(n.UID):
+	case c.Skip != nil && c.Skip(n):
+	case c.named && n.UID >= 0 && n.UID != c.uid:
+	case n.End.Before(c.Since):
+	case !c.Until.IsZero() && !n.End.Before(c.Until):
+	case !c.HasStates(strings.Split(n.States, "-")):
+	default:
+		return true
+	}
+	return false
+}
+
+// matches reports whether the query chooses a report whose name it has. The name does not tell all.
+func (c choice) matches(n Name, text json.RawMessage) (bool, error) {
+	if c.Host == "" && (c.User == "" || c.named && n.UID >= 0) {
+		return true, nil
+	}
+	r, err := report.FromArchive(text)
+	if err != nil {
+		return false, err
+	}
+	return c.Matches(r), nil
+}

@@ -1,0 +1,211 @@
+package reports
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/report"
+)
+
+// Last returns the report, with its series, of the newest run of a job whose owner may admits, nil
+// when there is none. An id may have been given twice, to jobs of two owners. Last fails with a
+// *DamageError when that report is damaged.
+func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (found *report.Report, err error) {
+	days, err := s.days()
+	if err != nil {
+		return nil, err
+	}
+	of := func(n Name) bool { return n.Job == inName(job) && may(n.UID) }
+	for _, day := range slices.Backward(days) {
+		err := s.exclusively(ctx, func() (err error) {
+			found, err = s.lastOf(day, job, of)
+			return err
+		})
+		if err != nil || found != nil {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, error) {
+	files, err := s.files(day, "."+inName(job)+".", of)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range slices.Backward(files) {
+		r, err := readWhole(f.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it has become too old
+		case err != nil:
+			return nil, &DamageError{Dir: s.dir, Files: []string{f.String()}}
+		case r.Job == job: // the ids of two jobs may begin with the same 128 bytes
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+// Query chooses reports.
+type Query struct {
+	report.Filter
+	May   func(uid int) bool // whose; gets -1 for an owner who is not known
+	Skip  func(Name) bool    // leaves out reports; may be nil
+	Pause func()             // is called before a report is read; may be nil
+}
+
+// All calls yield with the JSON of each report that a query chooses, without its series, until
+// yield returns false. Reports that are written meanwhile may come or not. Damaged ones are left
+// out: a *DamageError names those that All has come to. All ends with ctx, also between two
+// reports.
+func (s *Store) All(ctx context.Context, q Query, yield func(json.RawMessage) bool) error {
+	days, err := s.days()
+	if err != nil {
+		return err
+	}
+	choice := choiceOf(q)
+	newest := q.Limit > 0
+	if newest {
+		slices.Reverse(days)
+	}
+	l := &listing{store: s, choice: choice, left: q.Limit, yield: yield, damage: &DamageError{Dir: s.dir}}
+	for _, day := range days {
+		if !choice.hasDay(day) {
+			continue
+		}
+		var files []file
+		err := s.exclusively(ctx, func() (err error) {
+			files, err = s.files(day, "", choice.has)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if newest {
+			slices.Reverse(files)
+		}
+		if more, err := l.pass(ctx, files); err != nil || !more {
+			return errors.Join(err, l.damaged())
+		}
+	}
+	return l.damaged()
+}
+
+// listing is a question for many reports under way.
+type listing struct {
+	store  *Store
+	choice choice
+	left   int // how many more there may be, of a query with a limit
+	yield  func(json.RawMessage) bool
+	damage *DamageError
+	reader gzip.Reader
+}
+
+// pass yields the reports of some files, and reports whether there may be more.
+func (l *listing) pass(ctx context.Context, files []file) (more bool, err error) {
+	for _, f := range files {
+		if l.choice.Pause != nil {
+			l.choice.Pause()
+		}
+		var text json.RawMessage
+		var matches bool
+		err := l.store.exclusively(ctx, func() (err error) {
+			if text, err = readBare(&l.reader, f.path); err == nil {
+				matches, err = l.choice.matches(f.Name, text)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				l.damage.Files = append(l.damage.Files, f.String())
+			}
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
+		if !matches {
+			continue
+		}
+		l.left--
+		if !l.yield(text) || l.left == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (l *listing) damaged() error {
+	if len(l.damage.Files) == 0 {
+		return nil
+	}
+	return l.damage
+}
+
+// file is a report's file.
+type file struct {
+	Name
+	path string
+}
+
+// places returns the directories that have reports.
+func (s *Store) places() []string { return []string{s.dir, s.waiting} }
+
+// days returns the days that have reports, in order.
+func (s *Store) days() ([]string, error) {
+	var days []string
+	for _, dir := range s.places() {
+		names, err := namesIn(dir)
+		if err != nil {
+			return nil, err
+		}
+		days = append(days, names...)
+	}
+	days = slices.DeleteFunc(days, func(name string) bool {
+		_, err := time.Parse(dayFormat, name)
+		return err != nil
+	})
+	slices.Sort(days)
+	return slices.Compact(days), nil
+}
+
+// files returns the reports of a day that a function chooses and whose names contain a text, oldest
+// first.
+func (s *Store) files(day, containing string, chosen func(Name) bool) ([]file, error) {
+	var files []file
+	for _, dir := range s.places() {
+		names, err := namesIn(filepath.Join(dir, day))
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range names {
+			if !strings.Contains(text, containing) {
+				continue
+			}
+			if n, ok := parseName(text); ok && chosen(n) {
+				files = append(files, file{n, filepath.Join(dir, day, text)})
+			}
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(filepath.Base(a.path), filepath.Base(b.path)) })
+	// Drain copies a report before it removes the one that has waited.
+	return slices.CompactFunc(files, func(a, b file) bool { return a.Name == b.Name }), nil
+}
+
+// namesIn returns the names in a directory, none where it is missing.
+func namesIn(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
