@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-var eventType = regexp.MustCompile(`(?m)^(?:pbs\.event\(\)\.type=|\s*"event": ")(\w+)`)
+var eventType = regexp.MustCompile(`(?m)^pbs\.event\(\)\.type=(\w+)`)
 
 // call is a hook's command line, with the files that it reads and leaves.
 type call struct {

@@ -29,7 +29,6 @@ type means int
 const (
 	byShim means = iota // MoM's file, by the hook that is registered with PBS
 	byFile              // MoM's file, by `hookhost event`
-	byJSON              // the event as it is seen through the module pbs, by `hookhost event`
 )
 
 // momHost is the host's name in events, as in those that were captured from a running pbs_mom.

@@ -23,9 +23,8 @@ func (c *cli) eventCommand() *cobra.Command {
 		Use:   "event NAME [--input FILE]",
 		Short: "Hand one event from a file to the daemon and print the verdict",
 		Long: `Hand one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON
-object (docs/events.md), or the form in which pbs_mom of OpenPBS gives it to its hooks: the input
-file of a hook (mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in), or JSON that was made of pbs.event().
-The first bytes say which of them it is.
+object (docs/events.md), or the file in which pbs_mom of OpenPBS gives it to its hooks
+(mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in). The first bytes say which of them it is.
 
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),

@@ -211,7 +211,7 @@ func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 	told := func(t *testing.T, events ...string) string {
 		m := newMoM(t)
 		m.serve()
-		m.by = byJSON
+		m.by = byFile
 		var out string
 		for _, input := range events {
 			event, vnodes, _ := strings.Cut(input, "\n")
@@ -250,7 +250,7 @@ func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 	m := newMoM(t)
 	m.serve()
-	m.by = byJSON
+	m.by = byFile
 	all := 0
 	for line := range strings.Lines(m.post(m.hostInput("exechost_startup"))) {
 		fmt.Sscanf(line, "vnode pbshost resources_available ncpus long %d", &all)

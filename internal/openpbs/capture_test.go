@@ -64,7 +64,7 @@ func goldenRequest(t *testing.T, file string, req *hostapi.Request) {
 	golden(t, filepath.Join("events", strings.TrimSuffix(file, filepath.Ext(file))+".json"), append(b, '\n'))
 }
 
-// The input file of an event, and the same event read through the pbs module, are the same request.
+// The input file of an event is a request.
 func TestCapturedEvents(t *testing.T) {
 	for _, file := range capturedFiles(t, ".in") {
 		t.Run(file, func(t *testing.T) {
@@ -78,30 +78,6 @@ func TestCapturedEvents(t *testing.T) {
 			if e.Hook == "" || e.Alarm == 0 {
 				t.Errorf("hook %q, alarm %s", e.Hook, e.Alarm)
 			}
-		})
-	}
-}
-
-func TestCapturedDumps(t *testing.T) {
-	for _, file := range capturedFiles(t, ".json") {
-		t.Run(file, func(t *testing.T) {
-			b := read(t, filepath.Join(captured, file))
-			if IsInput(b) || !IsDump(b) {
-				t.Error("is not taken for a dump")
-			}
-			e, err := DecodeDump(b)
-			must.NoError(t, err)
-			in, err := os.ReadFile(filepath.Join(captured, strings.TrimSuffix(file, ".json")+".in"))
-			if err != nil { // the module's word alone
-				goldenRequest(t, file, e.Request)
-				return
-			}
-			want, err := Decode(in)
-			must.NoError(t, err)
-			for _, job := range want.Request.JobList { // the module does not show these in job_list
-				job.StdoutFile, job.StderrFile = "", ""
-			}
-			must.Equal(t, "-input file +dump", want.Request, e.Request)
 		})
 	}
 }
@@ -130,10 +106,10 @@ func TestFieldsAsTheyAre(t *testing.T) {
 	must.Equal(t, "", want, e.Request.Job)
 }
 
-// hostapi's own JSON is neither.
-func TestIsDump(t *testing.T) {
+// hostapi's own JSON is no input file.
+func TestIsInputTellsMoMsFilesFromJSON(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"event":"execjob_begin","job":{"id":"1"},"node":"n1"}`, "[", `[1]`} {
-		if b := []byte(text); IsDump(b) || IsInput(b) {
+		if IsInput([]byte(text)) {
 			t.Errorf("%q is taken for an event of pbs_mom's", text)
 		}
 	}

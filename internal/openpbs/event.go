@@ -2,7 +2,6 @@ package openpbs
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,16 +60,6 @@ const MaxInput = 8 << 20
 
 // IsInput tells by its first bytes whether b is an input file of MoM (Decode), and not JSON.
 func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
-
-// IsDump reports whether b, a JSON object, is an event as the pbs module shows it (DecodeDump), and
-// not hostapi's own JSON.
-func IsDump(b []byte) bool {
-	var keys struct {
-		Hook json.RawMessage `json:"hook_name"`
-		Node json.RawMessage `json:"node_name"`
-	}
-	return json.Unmarshal(b, &keys) == nil && keys.Hook != nil && keys.Node != nil
-}
 
 // setsUp reports whether a reject of the event costs no more than a start, an attach or a resize.
 // Such an event is refused when its text contradicts itself. An event that ends a job or looks at

@@ -9,27 +9,22 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// DecodeForm reads an event in any of its forms: JSON (docs/events.md), an input file of pbs_mom's
-// hook, or a dump of pbs.event(). The first bytes say which one it is. DecodeForm returns the keys
-// of JSON that it ignored, and fails for a form of another event.
+// DecodeForm reads an event in either of its forms: JSON (docs/events.md), or an input file of
+// pbs_mom's hook. The first bytes say which one it is. DecodeForm returns the keys of JSON that it
+// ignored, and fails for a form of another event.
 func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignored []string, err error) {
 	b, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("event %s: %w", event, err)
 	}
-	var e *Event
-	switch {
-	case IsInput(b):
-		e, err = Decode(b)
-	case IsDump(b):
-		e, err = DecodeDump(b)
-	default:
+	if !IsInput(b) {
 		req, ignored, err = hostapi.DecodeRequest(string(event), bytes.NewReader(b), MaxInput)
 		if err == nil {
 			err = CheckRequest(req)
 		}
 		return req, ignored, err
 	}
+	e, err := Decode(b)
 	switch {
 	case err != nil:
 		return nil, nil, err

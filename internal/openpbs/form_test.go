@@ -2,33 +2,27 @@ package openpbs
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The event command takes hostapi's JSON, an input file of pbs_mom and a dump of pbs.event() alike.
+// The event command takes hostapi's JSON and an input file of pbs_mom alike.
 func TestEventIsDecodedByItsForm(t *testing.T) {
-	dir := filepath.Join("..", "..", "testdata", "pbs-events", "job91_shimonly")
-	for _, ext := range []string{".in", ".json"} {
-		b, err := os.ReadFile(filepath.Join(dir, "execjob_launch"+ext))
-		must.NoError(t, err)
-		req, ignored, err := DecodeForm(hostapi.EventLaunch, bytes.NewReader(b))
-		if err != nil || len(ignored) > 0 || req.Job.ID != "91.pbshost" || req.Env["PBS_JOBNAME"] != "envjob" ||
-			req.PID != 0 {
-			t.Errorf("%s: %+v, ignored %v, %v", ext, req, ignored, err)
-		}
-		_, _, err = DecodeForm(hostapi.EventBegin, bytes.NewReader(b))
-		if err == nil || !strings.Contains(err.Error(), "execjob_launch") {
-			t.Errorf("%s as a begin: %v", ext, err)
-		}
+	b := read(t, filepath.Join(captured, "job91_shimonly", "execjob_launch.in"))
+	req, ignored, err := DecodeForm(hostapi.EventLaunch, bytes.NewReader(b))
+	if err != nil || len(ignored) > 0 || req.Job.ID != "91.pbshost" || req.Env["PBS_JOBNAME"] != "envjob" ||
+		req.PID != 0 {
+		t.Errorf("an input file: %+v, ignored %v, %v", req, ignored, err)
+	}
+	_, _, err = DecodeForm(hostapi.EventBegin, bytes.NewReader(b))
+	if err == nil || !strings.Contains(err.Error(), "execjob_launch") {
+		t.Errorf("an input file as a begin: %v", err)
 	}
 	const known = `{"job":{"id":"1.x","owner":{"user":"u"}},"hook_name":"x"}`
-	req, ignored, err := DecodeForm(hostapi.EventEnd, strings.NewReader(known))
+	req, ignored, err = DecodeForm(hostapi.EventEnd, strings.NewReader(known))
 	if err != nil || req.Job.ID != "1.x" || len(ignored) != 1 {
 		t.Errorf("JSON: %+v, ignored %v, %v", req, ignored, err)
 	}

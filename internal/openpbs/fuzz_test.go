@@ -33,17 +33,6 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func FuzzDecodeDump(f *testing.F) {
-	for _, file := range capturedFiles(f, ".json") {
-		f.Add(read(f, filepath.Join(captured, file)))
-	}
-	f.Fuzz(func(t *testing.T, in []byte) {
-		if e, err := DecodeDump(in); err == nil {
-			checkEvent(t, e)
-		}
-	})
-}
-
 // Any text that a user puts into a job has one of two results. An event that sets up is refused, or
 // the job has what it has without the text. Exceptions are bounds that the job puts on itself and
 // words about itself.
