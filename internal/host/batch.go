@@ -15,74 +15,42 @@ import (
 const (
 	// retryCall is when a call that a hook asked for and that failed is made again.
 	retryCall = 30 * time.Second
-	// patience is how long the jobs of a hook that come due wait for its call that is under way.
-	patience = time.Second
+	// together is how long a job that is due waits for others.
+	together = time.Millisecond
 )
 
-// batches makes one call of a hook for all its jobs that are due together. Jobs that become due
-// during the call go into the next one. Calls of different hooks do not wait for each other. Behind
-// a call that is slow another is begun.
+// batches makes one call of a hook for all its jobs that are due together. No call waits for
+// another.
 type batches struct {
 	call  func(hook string, jobs []string) // returns when the call is over
 	start func(func())                     // runs a function beside the others, unless it is too late for that
 
-	mu    sync.Mutex
-	lanes map[string]*lane // by hook; a key is there while jobs wait, or are to wait, for the call under way
+	mu  sync.Mutex
+	due map[string][]string // jobs by hook
 }
-
-// lane is what waits for one call to end.
-type lane struct{ jobs []string }
 
 // add has the hook called for the job.
 func (b *batches) add(hook, job string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.lanes[hook]
-	if l == nil {
-		l = &lane{}
-		put(&b.lanes, hook, l)
-		b.start(func() { b.work(hook, l) })
-	}
-	l.jobs = append(l.jobs, job)
-}
-
-// work makes the calls of one lane, one after the other.
-func (b *batches) work(hook string, l *lane) {
-	for jobs := b.next(hook, l); len(jobs) > 0; jobs = b.next(hook, l) {
-		slow := time.AfterFunc(patience, func() { b.overtake(hook, l) })
-		b.call(hook, jobs)
-		slow.Stop()
+	first := len(b.due[hook]) == 0
+	put(&b.due, hook, append(b.due[hook], job))
+	if first {
+		b.start(func() {
+			time.Sleep(together)
+			b.call(hook, b.collect(hook))
+		})
 	}
 }
 
-// next returns the jobs in the lane; none when the lane is not the hook's any more, which it is not
-// without jobs.
-func (b *batches) next(hook string, l *lane) []string {
+// collect returns the jobs for which the hook is due, each once.
+func (b *batches) collect(hook string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	jobs := l.jobs
-	l.jobs = nil
-	if len(jobs) == 0 && b.lanes[hook] == l {
-		delete(b.lanes, hook)
-	}
+	jobs := b.due[hook]
+	delete(b.due, hook)
 	slices.Sort(jobs)
 	return slices.Compact(jobs)
-}
-
-// overtake moves the jobs that wait for a slow call to a lane of their own.
-func (b *batches) overtake(hook string, l *lane) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.lanes[hook] != l {
-		return
-	}
-	delete(b.lanes, hook)
-	if len(l.jobs) > 0 {
-		ahead := &lane{jobs: l.jobs}
-		l.jobs = nil
-		b.lanes[hook] = ahead
-		b.start(func() { b.work(hook, ahead) })
-	}
 }
 
 // callDue calls a hook for the jobs for which it asked to be called. A job whose turn somebody has
