@@ -111,7 +111,7 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	return a, nil
 }
 
-// enter takes the tree's lock with nothing in the job's place.
+// enter takes the lock with nothing in the job's place.
 func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())

@@ -184,18 +184,18 @@ func TestBeginAfterAlarm(t *testing.T) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	n.want()
-	unlock, err := n.tree.Lock(t.Context())
+	unlock, err := n.lock(t.Context())
 	must.NoError(t, err)
 	defer unlock()
 	ctx, cancel = context.WithTimeout(t.Context(), 1e6)
 	defer cancel()
 	if _, err := n.sendCtx(ctx, req); hostapi.KindOf(err) != hostapi.KindBusy {
-		t.Errorf("with the tree locked: %v of kind %q", err, hostapi.KindOf(err))
+		t.Errorf("with the table locked: %v of kind %q", err, hostapi.KindOf(err))
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := n.sendCtx(ctx, req); hostapi.KindOf(err) != hostapi.KindBusy || ctx.Err() != nil {
-		t.Errorf("with the tree locked: %v of kind %q, the alarm's is %v; want it to give up before",
+		t.Errorf("with the table locked: %v of kind %q, the alarm's is %v; want it to give up before",
 			err, hostapi.KindOf(err), ctx.Err())
 	}
 	n.want()

@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Cpus and devices are chosen together, here and under the tree's lock, since each choice depends
+// Cpus and devices are chosen together, here and under the hook's lock, since each choice depends
 // on the other. The hook devices keeps the inventory of what there is. The grant of a job stands on
 // its cgroup, where that hook finds what to put in force.
 
@@ -43,7 +43,7 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 	case !h.policy.Devices.Enabled:
 		return nil
 	case !a.asksForDevices():
-		h.readAround(there, others)
+		h.readAround(there)
 		return nil
 	}
 	inv, err := h.inventory()
@@ -54,13 +54,14 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err) // hook devices writes it anew at its next exechost_periodic
 	}
 	there.devices = inv
-	for i := range others {
-		g, err := inventory.GrantOf(others[i].job)
-		if errors.Is(err, cgroup.ErrNotFound) {
+	for i, o := range others {
+		if !o.unread && (o.grant == nil || len(o.grant.Leaving) == 0) {
 			continue
 		}
-		if err != nil { // what it holds is not known, and is not to be given away
-			return hostapi.Errorf(hostapi.KindNode, "devices of job %s: %w", others[i].id, err)
+		g, err := inventory.GrantOf(o.job) // hook devices may have let go of what is leaving
+		if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			// The job may hold any device.
+			return hostapi.Errorf(hostapi.KindNode, "devices of job %s: %w", o.id, err)
 		}
 		others[i].grant = g
 	}
@@ -69,7 +70,7 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 
 // readAround tells a job that asks for no devices where they are, so that it leaves cpus near those
 // that are free. An error of the read does not matter to it.
-func (h *hook) readAround(there *host, others []holding) {
+func (h *hook) readAround(there *host) {
 	if len(there.node.NUMA) < 2 || !h.policy.Cpuset.Enabled {
 		return
 	}
@@ -78,11 +79,6 @@ func (h *hook) readAround(there *host, others []holding) {
 		return
 	}
 	there.around = inv.Devices
-	for i := range others {
-		if g, err := inventory.GrantOf(others[i].job); err == nil {
-			others[i].grant = g
-		}
-	}
 }
 
 // awaitInventory waits for the first look at the node's devices, which is made when the hook
@@ -132,8 +128,7 @@ func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	for _, d := range pool {
 		for _, o := range jobs {
 			mine := func(e topology.Device) bool { return d.Overlaps(e) }
-			if o.grant != nil && slices.ContainsFunc(slices.Concat(o.grant.Devices, o.grant.Coming, o.grant.Leaving),
-				mine) {
+			if o.grant != nil && slices.ContainsFunc(slices.Concat(o.grant.Devices, o.grant.Leaving), mine) {
 				held[d.ID]++
 			}
 		}

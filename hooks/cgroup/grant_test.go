@@ -10,14 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -186,6 +184,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 	n.store(gpus(2))
 	n.do(hostapi.EventBegin, "1.srv", asks(one...))
 	must.NoError(t, n.cgroup("1.srv").SetMark("trusted.hookhost.devices", []byte("not JSON")))
+	n.restart()
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindNode, "devices of job 1.srv: read grant", one...)
 	n.want("1.srv")
 }
@@ -523,18 +522,27 @@ func TestAssignBlocksBesideAnother(t *testing.T) {
 	}
 }
 
-func TestOnTheWay(t *testing.T) {
+// A job that is resized holds the devices and blocks of both sizes. Devices that it gives up leave
+// with the grant that comes, which has the next serial.
+func TestGrantsOfAResize(t *testing.T) {
 	d := gpus(4).Devices
-	node := func(minor uint32) topology.DeviceNode {
-		return topology.DeviceNode{Path: "/dev/x", Major: 1, Minor: minor}
+	had := &inventory.Grant{Devices: d[:2], Leaving: d[3:], Blocks: []int{0}, Serial: 3}
+	gets := &inventory.Grant{Devices: d[1:3], Blocks: []int{1}}
+	none := &inventory.Grant{Devices: []topology.Device{}}
+	must.Equal(t, "on the way", &inventory.Grant{Devices: d[:3], Leaving: d[3:], Blocks: []int{0, 1}, Serial: 3},
+		both(had, gets))
+	must.Equal(t, "on the way of a job that had none", gets, both(nil, gets))
+	must.Equal(t, "on the way of a job that asks for none", had, both(had, nil))
+	leaving := []topology.Device{d[0], d[3]}
+	must.Equal(t, "then", &inventory.Grant{Devices: d[1:3], Leaving: leaving, Blocks: []int{1}, Serial: 4},
+		regranted(had, gets))
+	must.Equal(t, "of a job that had none", gets, regranted(nil, gets))
+	leaving = []topology.Device{d[0], d[1], d[3]}
+	must.Equal(t, "of a job that asks for none", &inventory.Grant{Devices: none.Devices, Leaving: leaving, Serial: 4},
+		regranted(had, nil))
+	if g := regranted(had, &inventory.Grant{Devices: d[:2], Blocks: []int{0}}); g != had {
+		t.Errorf("where nothing changes: %+v", g)
 	}
-	had := &inventory.Grant{Devices: d[:2], Coming: d[3:], Leaving: d[2:3], Shared: []topology.DeviceNode{node(1)},
-		Blocks: []int{0}}
-	gets := &inventory.Grant{Devices: d[1:3], Shared: []topology.DeviceNode{node(1), node(2)}, Blocks: []int{1}}
-	want := &inventory.Grant{Devices: d[:2], Coming: d[2:3], Leaving: d[2:3], Shared: had.Shared, Blocks: []int{0, 1}}
-	must.Equal(t, "", want, inTransit(had, gets))
-	want = &inventory.Grant{Devices: []topology.Device{}, Coming: d[1:3], Blocks: []int{1}}
-	must.Equal(t, "of a job that had none", want, inTransit(nil, gets))
 }
 
 // On a kernel: what a job was given stands on its cgroup and goes with it.
@@ -650,8 +658,8 @@ func TestResizeFailsWithDevices(t *testing.T) {
 					grants = append(grants, strings.Count(text, `"id"`))
 				}
 			}
-			if want := []int{2, way[1]}; !slices.Equal(grants, want) {
-				t.Errorf("%s, %s: devices on the way %v, want %v", f.name, name, grants, want)
+			if want := []int{way[1]}; !slices.Equal(grants, want) {
+				t.Errorf("%s, %s: devices in the marks %v, want %v", f.name, name, grants, want)
 			}
 			for _, op := range ops {
 				t.Run(f.name+"/"+name+"/"+op.Op+" "+strings.ReplaceAll(op.Path, "/", " "), func(t *testing.T) {
@@ -669,117 +677,38 @@ func TestResizeFailsWithDevices(t *testing.T) {
 	}
 }
 
-// A hook that dies on the way leaves the job with both, which nobody else is given; the event is
-// sent again.
-func TestResizeAgainAfterDeath(t *testing.T) {
+// A device that a job gave up is in its filter, and nobody else's, until hook devices has had the
+// event too.
+func TestDeviceGivenUpIsNobodysUntilTheFilterFollows(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	n.store(gpus(4))
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=2", "mem=64mb"))
-	both, to := n.granted("1.srv"), n.devices.Devices
-	to = slices.DeleteFunc(slices.Clone(to), func(d topology.Device) bool {
-		return slices.ContainsFunc(both.Devices, func(e topology.Device) bool { return d.ID == e.ID })
-	})
-	both.Coming = to[:1]
-	must.NoError(t, both.Mark(n.cgroup("1.srv")))
-	n.restart()
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (2) exceeds ngpus available (1)",
-		"ncpus=1", "ngpus=2")
-	if _, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb"); err != nil {
-		t.Fatal(err)
+	for range 2 { // an event may come twice
+		_, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb")
+		must.NoError(t, err)
 	}
-	if g := n.granted("1.srv"); len(g.Coming) != 0 {
-		t.Errorf("granted %+v", g)
+	for range 2 {
+		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (3) exceeds ngpus available (2)",
+			"ncpus=1", "ngpus=3")
+		n.restart()
 	}
-	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (3) exceeds ngpus available (2)",
-		"ncpus=1", "ngpus=3")
-	if _, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb"); err != nil { // again
-		t.Fatal(err)
-	}
-	// A device that it gave up is in its filter until hook devices has had the event too.
-	g := n.granted("1.srv")
-	if g.Leaving = nil; g.Mark(n.cgroup("1.srv")) != nil {
-		t.Fatal("the grant cannot be kept")
-	}
+	must.NoError(t, n.granted("1.srv").Applied(n.cgroup("1.srv")))
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "ngpus=3", "mem=64mb"))
 }
 
-// While a job gives memory back, hook devices may start and put in force what the job has. Its
-// writes and those of the resize do not undo each other, whichever way the resize ends.
-func TestResizeBesideStartup(t *testing.T) {
-	for _, tt := range []struct {
-		name, ask                string
-		fails                    bool
-		devices, coming, leaving int // at the end; coming on the way
-	}{
-		{"down", "ngpus=1", false, 1, 0, 1},
-		{"up", "ngpus=3", false, 3, 1, 0},
-		{"up, and back", "ngpus=3", true, 2, 1, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n, k := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Memory.ReservePercent = 0 })
-			n.store(gpus(4))
-			n.begin("1.srv", asks("ncpus=1", "mem=8gb", "ngpus=2"))
-			g := n.granted("1.srv")
-			left := n.devices.Devices[3]
-			g.Leaving = []topology.Device{left} // of an earlier resize
-			must.NoError(t, g.Mark(n.cgroup("1.srv")))
-			pid := n.launch("1.srv")
-			k.Charge(pid, kernfstest.Memory{Anon: mib, File: 2 * gib})
-			clean := k.Dirty(true)
-			done := make(chan error, 1)
-			go func() {
-				_, err := n.event(hostapi.EventResize, "1.srv", asks("ncpus=1", "mem=1gb", tt.ask))
-				done <- err
-			}()
-			limits := func(what string, as func(cgroup.Limits) bool) {
-				t.Helper()
-				for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-					l, err := n.cgroup("1.srv").Limits()
-					if err == nil && as(l) {
-						return
-					}
-					if time.Now().After(deadline) {
-						t.Fatalf("%s: limits %+v, %v", what, l, err)
-					}
-				}
-			}
-			givesBack(t, k)
-			// As hook devices' confine: it reads, puts the filter in force and writes, with the
-			// lock.
-			unlock, err := n.tree.Lock(t.Context())
-			must.NoError(t, err)
-			g = n.granted("1.srv")
-			if len(g.Devices) != 2 || len(g.Coming) != tt.coming {
-				t.Errorf("on the way it has %d devices and %d coming", len(g.Devices), len(g.Coming))
-			}
-			if tt.fails {
-				k.Charge(pid, kernfstest.Memory{Anon: 2 * gib})
-			}
-			clean()
-			if tt.fails {
-				limits("it has its limits back", func(l cgroup.Limits) bool {
-					return l.MemHigh == nil && *l.Mem == 8*gib
-				})
-			} else {
-				limits("it has its new limits", func(l cgroup.Limits) bool { return l.MemHigh == nil && *l.Mem == gib })
-			}
-			select {
-			case err := <-done:
-				t.Errorf("the resize has changed the grant beside who has the lock: %v", err)
-				done <- err
-			case <-time.After(50 * time.Millisecond):
-			}
-			g.Leaving = nil
-			must.NoError(t, g.Mark(n.cgroup("1.srv")))
-			unlock()
-			if err := <-done; (err != nil) != tt.fails {
-				t.Errorf("resize: %v", err)
-			}
-			g = n.granted("1.srv")
-			if len(g.Devices) != tt.devices || len(g.Coming) != 0 || len(g.Leaving) != tt.leaving {
-				t.Errorf("it has %d devices, %d coming, %d leaving", len(g.Devices), len(g.Coming), len(g.Leaving))
-			}
-		})
+// Others are given neither the devices that a job has nor those that it is to get while it is
+// resized.
+func TestDevicesOfAResizeUnderWayAreTaken(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV2, nil)
+	n.store(gpus(4))
+	n.begin("1.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
+	told, z := n.sized("1.srv", "ncpus=1", "ngpus=3", "mem=64mb")
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (2) exceeds ngpus available (1)",
+		"ncpus=1", "ngpus=2")
+	old := n.state("1.srv").JobMark
+	must.NoError(t, n.change(n.cgroup("1.srv"), z, old, resized(old, told, z)))
+	if g := n.granted("1.srv"); len(g.Devices) != 3 || len(g.Leaving) > 0 {
+		t.Errorf("granted %+v", g)
 	}
 }
 

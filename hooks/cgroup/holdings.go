@@ -17,7 +17,8 @@ type holding struct {
 	id     string
 	job    *cgroup.Job
 	limits cgroup.Limits    // as they were decided, without those that count as nothing
-	grant  *inventory.Grant // nil when it has no devices; known only where somebody asks for some
+	grant  *inventory.Grant // nil when it has no devices
+	unread bool             // its grant could not be read: see readDevices
 }
 
 // holds names what the job holds of a resource: "nvidia0,nvidia3"; of blocks all that makes one not
@@ -46,7 +47,7 @@ func (o holding) holds(resource string) string {
 	return strings.Join(names, ",")
 }
 
-// holdings returns what each job holds, by the table. The caller has the tree's lock.
+// holdings returns what each job holds, by the table. The caller has the lock.
 func (h *hook) holdings(there host) ([]holding, error) {
 	if err := h.fill(); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
@@ -63,14 +64,14 @@ func (h *hook) holdings(there host) ([]holding, error) {
 		if e.growing != nil {
 			o = o.or(h.policy.holdingOf(there, *e.growing))
 		}
-		o.id, o.job = id, e.cgroup
+		o.id, o.job, o.unread = id, e.cgroup, e.unread
 		held = append(held, o)
 	}
 	return held, nil
 }
 
 // holdingsBeside returns what the job holds and what all others hold. own is the zero holding where
-// the job holds nothing. The caller has the tree's lock.
+// the job holds nothing. The caller has the lock.
 func (h *hook) holdingsBeside(id string, there host) (own holding, others []holding, err error) {
 	others, err = h.holdings(there)
 	if i := slices.IndexFunc(others, func(o holding) bool { return o.id == id }); i >= 0 {
@@ -83,7 +84,7 @@ func (h *hook) holdingsBeside(id string, there host) (own holding, others []hold
 // holdingOf returns what a job holds that has been given this. All the memory that jobs may have
 // counts as nothing of a job that asked for none. So do swap and huge pages.
 func (p *policy) holdingOf(there host, got assignment) holding {
-	o := holding{limits: got.limits}
+	o := holding{limits: got.limits, grant: got.grant}
 	if got.allMem {
 		o.limits.Mem = nil
 	}
@@ -102,6 +103,7 @@ func (o holding) or(p holding) holding {
 			*n = other
 		}
 	}
+	o.grant = both(o.grant, p.grant)
 	larger(&o.limits.Mem, p.limits.Mem)
 	larger(&o.limits.MemSwap, p.limits.MemSwap)
 	o.limits.CPUs, o.limits.Mems = o.limits.CPUs.Union(p.limits.CPUs), o.limits.Mems.Union(p.limits.Mems)

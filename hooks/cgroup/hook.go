@@ -30,7 +30,7 @@ type hook struct {
 	log    *logrus.Entry
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
-	parent *cgroup.Limits                                // limitParent's last; under the tree's lock
+	parent *cgroup.Limits                                // limitParent's last; under the lock
 	self   []int                                         // this process and its host
 	kmsg   func() (io.ReadCloser, error)                 // see openKmsg
 	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
@@ -56,10 +56,12 @@ type hook struct {
 
 	background sync.WaitGroup // of what goes on beside the events
 
-	mu     sync.Mutex
-	table  map[string]*job // what is known of jobs, by id: see with
-	filled bool            // see fill; under the tree's lock
-	left   map[left]bool   // what was logged once: see firstLeft
+	mu         sync.Mutex
+	table      map[string]*job // what is known of jobs, by id: see with
+	filled     bool            // see fill; under the lock
+	choosing   turn            // see lock
+	unlockTree func()          // gives the tree's lock back; nil before the first lock
+	left       map[left]bool   // what was logged once: see firstLeft
 
 	meter *rapl.Meter // nil where energy is not counted
 	cpus  int         // that jobs may have, as PBS counts; 0 without meter
@@ -131,6 +133,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		environs:   proc.NewEnvirons(roots.Proc),
 		table:      map[string]*job{},
 		left:       map[left]bool{},
+		choosing:   make(turn, 1),
 	}
 	h.machine.Store(node)
 	h.published.Store(node)

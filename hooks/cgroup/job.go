@@ -30,6 +30,7 @@ type job struct {
 	cgroup   *cgroup.Job
 	granted  *assignment // by its begin or its last resize; nil while it holds nothing
 	growing  *assignment // what a resize is bringing it: until that is over it holds the larger of both
+	unread   bool        // its devices are not in granted: their mark could not be read at the start
 	unmarked bool        // granted is what the kernel had, and no limit to put in force: see fill
 }
 

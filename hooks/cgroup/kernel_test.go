@@ -248,6 +248,7 @@ func TestKernelSweep(t *testing.T) {
 // The hook as hookhost sees it: JSON on a wire, events found by their methods.
 func TestThroughHostapi(t *testing.T) {
 	n := realNode(t, nil)
+	n.hook.die() // a hook has one program at a time
 	c := config.Default()
 	c.Cgroup.Prefix = fmt.Sprintf("%s_%d", testPrefix(), prefixes.Load())
 	c.Cgroup.Systemd = "off" // the node's parent of jobs was made without

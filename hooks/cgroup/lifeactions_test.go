@@ -217,7 +217,7 @@ func (l *lives) resize(r *rapid.T) {
 	case err == nil:
 		l.t.Fatalf("resize of %s, with %+v", id, want)
 	case what == dies || what == fails && errors.Is(err, errNotUndone):
-		// MoM requeues the job, which is withheld what was to come until then: see regrant.
+		// MoM requeues the job, which is withheld what was to come until then.
 		l.checkApart()
 		l.release(j)
 		l.do(hostapi.EventEnd, id)
@@ -243,9 +243,8 @@ func (l *lives) confineDevices(id string) {
 	if !l.cgroup(id).Exists() {
 		return
 	}
-	if g := l.granted(id); g != nil && len(g.Leaving) > 0 {
-		g.Leaving = nil
-		must.NoError(l.t, g.Mark(l.cgroup(id)))
+	if g := l.granted(id); g != nil {
+		must.NoError(l.t, g.Applied(l.cgroup(id)))
 	}
 }
 

@@ -96,7 +96,7 @@ func (l *lives) checkLimits(id string, j *life) {
 	}
 	devices := 0
 	if g := l.granted(id); g != nil {
-		devices = len(g.Devices) + len(g.Coming) + len(g.Leaving)
+		devices = len(g.Devices) + len(g.Leaving)
 	}
 	if devices != j.ngpus {
 		l.t.Fatalf("%s holds %d devices, want %d", id, devices, j.ngpus)

@@ -5,8 +5,8 @@
 // kernel's files are internal/cgroup's affair, the numbers are decided in limits.go and memory.go,
 // and nothing here knows a file name.
 //
-// The truth about what is taken is the cgroup tree itself. Each begin reads it anew under the
-// tree's lock, so that this program may die at any point.
+// The hook's table has what is taken, and is filled from the marks on the cgroups. A change is in
+// the mark before it is answered, so that this program may die at any point.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

@@ -54,6 +54,8 @@ func act(what string, args []string) error {
 			return err
 		}
 		time.Sleep(time.Hour) // whoever waited for "ready" reads no more: SIGPIPE might come before SIGTERM is seen
+	case "hook": // PREFIX UNIT JOB=BYTES,...
+		return actHook(args[0], args[1], args[2])
 	case "trace": // PID...
 		if err := kernfstest.TraceExit(args...); err != nil {
 			return err

@@ -100,6 +100,10 @@ func (h *hook) die() {
 	for _, id := range ids {
 		h.unwatch(id)
 	}
+	if h.unlockTree != nil {
+		h.unlockTree()
+		h.unlockTree = nil
+	}
 }
 
 // close ends the jobs that a test has left. Nothing may stay of them.

@@ -44,7 +44,7 @@ func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 }
 
 // limitParent puts the limits of all jobs together in force. A limit that jobs are above stays what
-// it was until the next exechost_periodic, since a lower one would kill. The caller has the tree's
+// it was until the next exechost_periodic, since a lower one would kill. The caller has the
 // lock.
 func (h *hook) limitParent(there host, jobs []holding) error {
 	want := h.policy.parentLimits(there, jobs)
@@ -63,7 +63,7 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 }
 
 // raiseParent is limitParent if jobs would hold more than it has put in force. The caller has the
-// tree's lock, and no job has been given the rest yet.
+// lock, and no job has been given the rest yet.
 func (h *hook) raiseParent(there host, jobs []holding) error {
 	if h.parent != nil && within(h.policy.parentLimits(there, jobs), *h.parent) {
 		return nil

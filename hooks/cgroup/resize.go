@@ -29,19 +29,6 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 		return nil, hostapi.Errorf(hostapi.KindNode, "resize job %s: it has no cgroup on this host", req.Job.ID)
 	}
 	defer release()
-	unlock, err := h.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lock := &treeLock{hook: h, unlock: unlock}
-	defer lock.release()
-	z, err := h.newSize(j, a)
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
-		return nil, hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
-	}
 	old, err := j.JobMark()
 	if err != nil {
 		kind := hostapi.KindNode
@@ -50,10 +37,13 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 		}
 		return nil, hostapi.Errorf(kind, "resize job %s: %w", j.ID(), err)
 	}
-	if err := h.change(ctx, j, z, lock, old, resized(old, req.Job, z)); err != nil {
+	z, err := h.grow(ctx, j, a)
+	if err != nil {
 		return nil, err
 	}
-	lock.release()
+	if err := h.change(j, z, old, resized(old, req.Job, z)); err != nil {
+		return nil, err
+	}
 	h.resized(j.ID())
 	u := z.usage(z.there)
 	u.ProcessesAttached, _ = j.Attached()
@@ -87,9 +77,9 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 // newShare is what a job is to have, and what it has.
 type newShare struct {
 	assignment
-	had    cgroup.Limits // in force
-	grants regrant
-	there  host
+	had      cgroup.Limits    // in force
+	hadGrant *inventory.Grant // on its cgroup
+	there    host
 }
 
 // newSize reads what the job has and decides what it gets, with its own counted as free. The caller
@@ -120,46 +110,66 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	if z.assignment, err = h.assign(z.there, a, held); err != nil {
 		return newShare{}, err
 	}
-	z.grants = newRegrant(a.hadGrant, z.grant)
+	z.hadGrant, z.grant = a.hadGrant, regranted(a.hadGrant, z.grant)
 	return z, h.raiseParent(z.there, append(held, own.or(h.policy.holdingOf(z.there, z.assignment))))
+}
+
+// grow chooses the new size. The job holds the larger of both sizes from then on, until change
+// returns.
+func (h *hook) grow(ctx context.Context, j *cgroup.Job, a ask) (z newShare, err error) {
+	unlock, err := h.lock(ctx)
+	if err != nil {
+		return newShare{}, err
+	}
+	defer unlock()
+	if z, err = h.newSize(j, a); err != nil {
+		return newShare{}, err
+	}
+	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
+		return newShare{}, hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
+	}
+	h.with(j.ID(), func(e *job) { e.growing = &z.assignment })
+	return z, nil
 }
 
 // errNotUndone is of a resize that failed and has left the job neither as it was nor as it was to
 // be. MoM requeues the job.
 var errNotUndone = errors.New("undo")
 
-// change brings the job to its new size, and its mark with it, or leaves both as they were. An
-// error is errNotUndone where that fails, too.
-//
-// The job holds the larger of both sizes until change returns. So the lock, which the caller has,
-// is let go of before memory is given back or moved: that takes seconds. A hook that dies on the
-// way leaves the old mark, and the next one puts the old size in force (settle).
-func (h *hook) change(ctx context.Context, j *cgroup.Job, z newShare, lock *treeLock, old, mark cgroup.JobMark) error {
-	h.with(j.ID(), func(e *job) { e.growing = &z.assignment })
-	err := func() error {
-		if err := z.grants.begin(ctx, j, lock); err != nil {
-			return err
-		}
-		lock.release()
-		if err := h.apply(j, h.inKernel(z.limits, z.ask), z); err != nil {
-			return err
-		}
-		if err := j.SetJobMark(mark); err != nil {
-			return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
-		}
-		return z.grants.finish(ctx, j, lock)
-	}()
+// change brings the job to its new size, and its marks with it, or leaves all as it was. An error
+// is errNotUndone where that fails, too. To give memory back or to move it takes seconds. A hook
+// that dies on the way leaves the old mark, and the next one puts the old size in force (settle).
+func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error {
+	err := h.apply(j, h.inKernel(z.limits, z.ask), z)
+	if err == nil {
+		err = h.note(j, z, mark)
+	}
 	if err == nil {
 		h.holds(j, z.assignment)
 		return nil
 	}
-	undo := errors.Join(j.Apply(z.had), z.grants.undo(ctx, j, lock), j.SetJobMark(old))
+	undo := errors.Join(j.Apply(z.had), j.SetJobMark(old))
 	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then it is the node's
 		// The job may have more than before, or less, and holds the larger of both until its end.
 		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
 	h.with(j.ID(), func(e *job) { e.growing = nil })
 	return err
+}
+
+// note writes the marks of the new size. The grant is last: hook devices acts by it at any moment.
+func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
+	err := j.SetJobMark(mark)
+	if err == nil && z.grant != z.hadGrant {
+		err = z.grant.Mark(j)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, cgroup.ErrNotFound): // it ends at this moment
+		return hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
+	}
+	return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 }
 
 // apply changes the limits that are in force. If mem is not the kernel's to limit, the job must not

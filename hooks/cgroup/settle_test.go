@@ -15,31 +15,29 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// sized decides the new size of a job, as a resize does.
+// sized decides the new size of a job, as a resize does. The job holds the larger of both then.
 func (n *node) sized(id string, resources ...string) (job *hostapi.Job, z newShare) {
 	n.t.Helper()
 	of := *n.job(id)
 	req := &hostapi.Request{Event: hostapi.EventResize, Node: testNode, Job: &of}
 	asks(resources...)(req)
-	a, err := askFor(req)
+	a, err := n.policy.askWithDevices(req)
 	must.NoError(n.t, err)
-	z, err = n.newSize(n.cgroup(id), a)
+	z, err = n.grow(n.t.Context(), n.cgroup(id), a)
 	must.NoError(n.t, err)
 	return &of, z
 }
 
-// stepThrough carries out a resize with between called when the lock is given back: the job holds
-// the larger of both sizes then. edit may change what the job asks for.
+// stepThrough carries out a resize with between called while the job holds the larger of both
+// sizes. edit may change what the job asks for.
 func (n *node) stepThrough(id string, between func(), edit func(*hostapi.Job), resources ...string) error {
 	n.t.Helper()
 	job, z := n.sized(id, resources...)
 	edit(job)
-	j := n.cgroup(id)
-	old, err := j.JobMark()
+	between()
+	old, err := n.cgroup(id).JobMark()
 	must.NoError(n.t, err)
-	lock := &treeLock{hook: n.hook, unlock: between}
-	defer lock.release()
-	return n.change(n.t.Context(), j, z, lock, old, resized(old, job, z))
+	return n.change(n.cgroup(id), z, old, resized(old, job, z))
 }
 
 // dieInResize has the hook die when the kernel has the new size and the job's mark the old one.

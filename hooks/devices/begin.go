@@ -26,7 +26,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err := outdated(g, h.keeper.current()); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: %w", j.ID(), err)
 	}
-	if g, err = h.confine(ctx, j); err != nil {
+	if g, err = h.confine(j); err != nil {
 		return nil, err
 	}
 	if g == nil {
@@ -82,7 +82,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	var gave []topology.Device
 	if g != nil {
 		gave = g.Leaving
-		if g, err = h.confine(ctx, j); err != nil {
+		if g, err = h.confine(j); err != nil {
 			return nil, hostapi.Errorf(hostapi.KindOf(err), "the devices that the job had before stay in force: %w",
 				err)
 		}

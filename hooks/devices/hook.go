@@ -41,6 +41,7 @@ type hook struct {
 	background sync.WaitGroup  // of what goes on beside the events
 	counting   sync.Once
 	marking    sync.Mutex // over sinceMark
+	confining  sync.Mutex // over jobs' filters
 
 	mu      sync.Mutex
 	told    map[string]*hostapi.Vnode // what PBS was told last
@@ -190,20 +191,13 @@ func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 // the filter that was there before still is. Devices that the job has given up are others' to have
 // then: its filter is without them.
 //
-// The caller must not hold the tree's lock, which confine takes. A resize may come beside
-// exechost_periodic. Neither of the two must put in force what the job had before, nor take the
-// other's program for a leftover. The list of what all jobs may open is made under the lock too.
-// Else a launch that waited would open devices that were found meanwhile.
-func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, error) {
-	unlock, err := h.tree.Lock(ctx)
-	if err != nil {
-		kind := hostapi.KindNode
-		if ctx.Err() != nil {
-			kind = hostapi.KindBusy
-		}
-		return nil, hostapi.Errorf(kind, "job %s: %w", j.ID(), err)
-	}
-	defer unlock()
+// A resize may come beside exechost_periodic. Neither of the two must put in force what the job had
+// before, nor take the other's program for a leftover. So one call confines at a time. The list of
+// what all jobs may open is made within that too. Else a launch that waited would open devices that
+// were found meanwhile.
+func (h *hook) confine(j *cgroup.Job) (*inventory.Grant, error) {
+	h.confining.Lock()
+	defer h.confining.Unlock()
 	g, err := grantOf(j)
 	if err != nil || g == nil {
 		return nil, err
@@ -215,25 +209,20 @@ func (h *hook) confine(ctx context.Context, j *cgroup.Job) (*inventory.Grant, er
 	if err := devfilter.Install(placeOf(j), list.with(g)); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "device filter of job %s: %w", j.ID(), err)
 	}
-	if len(g.Leaving) == 0 {
-		return g, nil
-	}
-	g.Leaving = nil
-	if err := g.Mark(j); err != nil {
+	if err := g.Applied(j); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: devices that it gave up: %w", j.ID(), err)
 	}
+	g.Leaving = nil
 	return g, nil
 }
 
 // confined makes sure that the filter of g, which the job was given, is in force beside list, which
 // is common's. confined installs one only where it is not.
-func (h *hook) confined(
-	ctx context.Context, j *cgroup.Job, g *inventory.Grant, list common,
-) (*inventory.Grant, error) {
+func (h *hook) confined(j *cgroup.Job, g *inventory.Grant, list common) (*inventory.Grant, error) {
 	if len(g.Leaving) == 0 && devfilter.InForce(placeOf(j), list.with(g)) == nil {
 		return g, nil
 	}
-	return h.confine(ctx, j)
+	return h.confine(j)
 }
 
 func placeOf(j *cgroup.Job) devfilter.Place {

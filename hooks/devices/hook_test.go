@@ -96,7 +96,7 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 		n.grant(j, a100(3), a100(4))
 		given, err := inventory.GrantOf(j)
 		must.NoError(t, err)
-		given.Leaving = []topology.Device{a100(2)}
+		given.Leaving, given.Serial = []topology.Device{a100(2)}, 1
 		must.NoError(t, given.Mark(j))
 		out = n.do(hostapi.EventResize, id)
 		var told []string
@@ -238,30 +238,24 @@ func TestConfineAtOnce(t *testing.T) {
 		n.do(hostapi.EventStartup)
 		j := n.job("1.srv", a100(0))
 		n.do(hostapi.EventBegin, "1.srv")
-		other, err := n.boot()
-		must.NoError(t, err)
 		var wait sync.WaitGroup
-		for _, h := range []*hook{n.hook, other, n.hook, other} {
+		for range 4 {
 			wait.Go(func() {
 				for range 25 {
-					if _, err := h.confine(t.Context(), j); err != nil {
+					if _, err := n.confine(j); err != nil {
 						t.Error(err)
 					}
-					if err := h.follow(t.Context()); err != nil {
+					if err := n.follow(t.Context()); err != nil {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		for i := range 30 {
-			unlock, err := n.tree.Lock(t.Context())
-			must.NoError(t, err)
 			g := &inventory.Grant{Devices: []topology.Device{a100(i % 8)}, Shared: nvidiaShared,
-				Leaving: []topology.Device{a100((i + 1) % 8)}}
-			err = g.Mark(j)
-			unlock()
-			must.NoError(t, err)
-			if _, err := n.confine(t.Context(), j); err != nil {
+				Leaving: []topology.Device{a100((i + 1) % 8)}, Serial: i + 1}
+			must.NoError(t, g.Mark(j))
+			if _, err := n.confine(j); err != nil {
 				t.Error(err)
 			}
 		}
@@ -274,14 +268,13 @@ func TestConfineAtOnce(t *testing.T) {
 	})
 }
 
-// A device that a job is to get at the end of a resize is not in its filter before that. This holds
-// where the hook starts meanwhile.
+// A hook that starts takes what a job has given up out of its filter, and notes that it has.
 func TestStartupDuringResize(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
 		j := n.job("1.srv", a100(0))
-		g := &inventory.Grant{Devices: []topology.Device{a100(0)}, Coming: []topology.Device{a100(1)},
-			Leaving: []topology.Device{a100(2)}, Shared: nvidiaShared}
+		g := &inventory.Grant{Devices: []topology.Device{a100(0)}, Leaving: []topology.Device{a100(2)},
+			Shared: nvidiaShared, Serial: 1}
 		must.NoError(t, g.Mark(j))
 		n.do(hostapi.EventStartup, "1.srv")
 		n.wantGPUs("startup", j, 0)

@@ -21,7 +21,7 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	if err != nil {
 		return nil, err
 	}
-	if g, err = h.confined(ctx, j, g, list); err != nil {
+	if g, err = h.confined(j, g, list); err != nil {
 		return nil, err
 	}
 	if g == nil {

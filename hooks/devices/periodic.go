@@ -130,7 +130,7 @@ func (h *hook) reassert(ctx context.Context, id string, list common, starts bool
 		}
 		return nil
 	}
-	if _, err := h.confined(ctx, j, g, list); err != nil && j.Exists() { // else it has ended meanwhile
+	if _, err := h.confined(j, g, list); err != nil && j.Exists() { // else it has ended meanwhile
 		return err
 	}
 	return nil

@@ -40,7 +40,7 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if opt.Delegated && named != nil && !slices.ContainsFunc(chosen, func(m Mount) bool { return m.V2 }) {
 		chosen = append(chosen, *named)
 	}
-	t := &Tree{proc: roots.Proc, signal: opt.Signal, locking: make(chan struct{}, 1)}
+	t := &Tree{proc: roots.Proc, signal: opt.Signal}
 	hybrid := slices.ContainsFunc(chosen, func(m Mount) bool { return !m.V2 && !m.onlyPlaces() })
 	if hybrid { // what the v2 tree does not have may be on v1
 		opt.Enable, opt.EnableIfThere = nil, slices.Concat(opt.Enable, opt.EnableIfThere)

@@ -46,30 +46,10 @@ func rootOnly(fd int) error {
 	return unix.Fchmod(fd, 0o600)
 }
 
-// Lock takes the tree for one caller, in this process or another. A choice that is made from what
-// is free, under the lock, is made once. The lock is flock(2) on a file of the jobs' parent
-// directory in the first hierarchy. Only root can open the file, and the lock ends with its
-// process. Callers of one Tree come in their order, so that one of them at most waits for another
-// process. Lock fails when ctx ends first.
+// Lock takes the tree for one caller, in this process or another. The lock is flock(2) on a file of
+// the jobs' parent directory in the first hierarchy. Only root can open the file, and the lock ends
+// with its process. Lock fails when ctx ends first.
 func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case t.locking <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("lock cgroups: %w", context.Cause(ctx))
-	}
-	free, err := t.lockFile(ctx)
-	if err != nil {
-		<-t.locking
-		return nil, err
-	}
-	return func() {
-		free()
-		<-t.locking
-	}, nil
-}
-
-// lockFile is Lock beside other processes.
-func (t *Tree) lockFile(ctx context.Context) (unlock func(), err error) {
 	h := t.hierarchies[0]
 	l, err := h.openLock()
 	if errors.Is(err, fs.ErrNotExist) {

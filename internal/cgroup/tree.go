@@ -108,8 +108,7 @@ type Tree struct {
 	hierarchies []*hierarchy // in the order of controllers, then the v2 tree, then those of placing
 	v2          *hierarchy   // nil on ModeV1
 	proc        *kernfs.FS
-	beat        sample.Beat   // of Watch, and of Beat
-	locking     chan struct{} // has one while somebody in this process has the lock or waits for another's
+	beat        sample.Beat // of Watch, and of Beat
 	signal      func(pid int, sig syscall.Signal) error
 
 	protecting sync.Mutex  // of this process's; others come to the same sum

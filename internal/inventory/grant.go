@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// grantMark is the extended attribute of a job's cgroup that holds its Grant.
-const grantMark = "trusted.hookhost.devices"
+// Extended attributes of a job's cgroup. Each has one writer, so that no hook locks another out.
+const (
+	grantMark   = "trusted.hookhost.devices"         // the Grant, by hook cgroup
+	appliedMark = "trusted.hookhost.devices_applied" // Serial of what the filter follows, by hook devices
+)
 
 // maxGrant is below what the kernel takes for an attribute (XATTR_SIZE_MAX, 64 KiB). A hundred MIG
 // instances fit, and many more devices that have one node.
@@ -51,8 +55,8 @@ func (inv *Inventory) Grant(ids []string) (*Grant, error) {
 // error, and the earlier one stays.
 func (g *Grant) Mark(m Marker) error {
 	kept := *g
-	kept.Devices, kept.Coming, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Coming), slices.Clone(g.Leaving)
-	for _, list := range [][]topology.Device{kept.Devices, kept.Coming, kept.Leaving} {
+	kept.Devices, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Leaving)
+	for _, list := range [][]topology.Device{kept.Devices, kept.Leaving} {
 		for i := range list {
 			list[i].Links = nil
 		}
@@ -71,9 +75,21 @@ func (g *Grant) Mark(m Marker) error {
 	return nil
 }
 
-// GrantOf returns what the job was given; nil without an error when its cgroup says nothing of
-// devices. An error leaves open what the job holds: whoever gives devices away must not take them
-// for free.
+// Applied notes on the job's cgroup that its filter follows g: devices that g says are leaving have
+// left. Applied costs nothing where none are.
+func (g *Grant) Applied(m Marker) error {
+	if len(g.Leaving) == 0 {
+		return nil
+	}
+	if err := m.SetMark(appliedMark, strconv.AppendInt(nil, int64(g.Serial), 10)); err != nil {
+		return fmt.Errorf("note applied grant: %w", err)
+	}
+	return nil
+}
+
+// GrantOf returns what the job was given, without devices that have left; nil without an error when
+// its cgroup says nothing of devices. An error leaves open what the job holds: whoever gives
+// devices away must not take them for free.
 func GrantOf(m Marker) (*Grant, error) {
 	b, err := m.Mark(grantMark)
 	if errors.Is(err, unix.ENODATA) {
@@ -85,6 +101,23 @@ func GrantOf(m Marker) (*Grant, error) {
 	g := &Grant{}
 	if err := json.Unmarshal(b, g); err != nil {
 		return nil, fmt.Errorf("read grant: %w", err)
+	}
+	if len(g.Leaving) == 0 {
+		return g, nil
+	}
+	b, err = m.Mark(appliedMark)
+	if errors.Is(err, unix.ENODATA) {
+		return g, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read applied grant: %w", err)
+	}
+	applied, err := strconv.Atoi(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("read applied grant: %w", err)
+	}
+	if applied >= g.Serial {
+		g.Leaving = nil
 	}
 	return g, nil
 }

@@ -89,7 +89,7 @@ func TestGrantIsKept(t *testing.T) {
 	g, err := inv.Grant([]string{inv.Devices[1].ID, inv.Devices[2].ID})
 	must.NoError(t, err)
 	g.Blocks = []int{1, 3}
-	g.Coming, g.Leaving = slices.Clone(inv.Devices[:1]), slices.Clone(inv.Devices[3:4])
+	g.Leaving = slices.Clone(inv.Devices[3:4])
 	g.Devices[0].Links = map[string]int{"GPU-x": 1}
 	must.NoError(t, g.Mark(m))
 	got, err := GrantOf(m)
@@ -109,6 +109,37 @@ func TestGrantIsKept(t *testing.T) {
 	}
 	if err := g.Mark(broken{}); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("not taken: %v", err)
+	}
+}
+
+// A device that a job gives up is the job's until its filter follows the grant that says so, or a
+// later one.
+func TestDeviceLeavesWhenItsGrantIsApplied(t *testing.T) {
+	m := marks{}
+	grant := func(serial int, leaving ...topology.Device) *Grant {
+		g := &Grant{Devices: []topology.Device{}, Leaving: leaving, Serial: serial}
+		must.NoError(t, g.Mark(m))
+		return g
+	}
+	leaving := func(when string, want int) {
+		t.Helper()
+		if g, err := GrantOf(m); err != nil || len(g.Leaving) != want {
+			t.Errorf("%s: %+v, %v; want %d devices that leave", when, g, err, want)
+		}
+	}
+	first := grant(1, topology.Device{ID: "a"})
+	leaving("before the filter follows", 1)
+	must.NoError(t, first.Applied(m))
+	leaving("afterwards", 0)
+	second := grant(2, topology.Device{ID: "b"})
+	leaving("of the next grant", 1)
+	must.NoError(t, first.Applied(m)) // read before the second was written
+	leaving("where the filter follows the first", 1)
+	must.NoError(t, second.Applied(m))
+	leaving("where it follows the second", 0)
+	m[appliedMark] = []byte("x")
+	if g, err := GrantOf(m); err == nil {
+		t.Errorf("with a damaged mark: %+v", g)
 	}
 }
 

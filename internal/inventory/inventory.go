@@ -35,15 +35,15 @@ type Source struct {
 // or an inventory that is made anew, changes nothing for the job.
 type Grant struct {
 	Devices []topology.Device `json:"devices"` // without their Links
-	// Coming are devices that the job is to get when its resize is over: nobody else's, and not in
-	// its filter.
-	Coming []topology.Device `json:"coming,omitempty"`
 	// Leaving are devices that the job has given up and that are in its filter still: nobody else's
 	// until hook devices has taken them out.
 	Leaving []topology.Device     `json:"leaving,omitempty"`
 	Shared  []topology.DeviceNode `json:"shared,omitempty"` // of the vendors of Devices
 	// numbers of the blocks that it holds; nil when it did not ask for any
 	Blocks []int `json:"blocks,omitempty"`
+	// Serial counts the job's grants, from 0. Hook devices notes with it which of them the filter
+	// follows: see Applied.
+	Serial int `json:"serial,omitempty"`
 }
 
 // Marker is the part of a cgroup.Job that a grant is kept on.

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// unitsOfMem is what the jobs of TestAnswersOutliveSIGKILL share; each asks for some of it.
+const unitsOfMem = 100
+
+func shareMem(c *config.File) { c.Memory.ReservePercent, c.Cpuset.AllowZeroCPUs = 0, true }
+
+// A hook is killed at random moments while it begins, resizes and ends 50 jobs. The next one finds
+// each job with the size that was answered last, or with that of the event that had no answer. No
+// two jobs hold the same.
+func TestAnswersOutliveSIGKILL(t *testing.T) {
+	n := realNode(t, shareMem)
+	unit := n.policy.memTotal(n.node()) / unitsOfMem >> 20 << 20
+	answered := map[string]int64{} // bytes by job, of those that live
+	kills := 0
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) && kills < 40; kills++ {
+		n.hook.die()
+		unsure := killedHook(t, n, unit, answered)
+		n.jobs = running(answered)
+		n.hook = n.boot()
+		n.do(hostapi.EventStartup, "")
+		n.background.Wait()
+		checkAnswers(t, n, answered, unsure)
+		n.jobs = running(answered)
+	}
+	t.Logf("%d kills", kills)
+}
+
+func running(jobs map[string]int64) map[string]*hostapi.Job {
+	list := map[string]*hostapi.Job{}
+	for id := range jobs {
+		list[id] = &hostapi.Job{ID: id, Phase: hostapi.PhaseRunning}
+	}
+	return list
+}
+
+// killedHook starts a hook that carries out events of jobs until it is killed. answered is brought
+// up to date; unsure has the jobs whose last event was not answered, with what it was to bring.
+func killedHook(t *testing.T, n *node, unit int64, answered map[string]int64) (unsure map[string]int64) {
+	t.Helper()
+	var has []string
+	for id, mem := range answered {
+		has = append(has, fmt.Sprintf("%s=%d", id, mem))
+	}
+	service := path.Base(path.Dir(path.Dir(n.cgroup("1.srv").MemoryPath())))
+	cmd := exec.Command("/proc/self/exe", actorArg, "hook", strings.TrimSuffix(service, ".service"), fmt.Sprint(unit),
+		strings.Join(has, ","))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	must.NoError(t, err)
+	must.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	lines.Scan() // it is ready
+	kill := time.AfterFunc(time.Duration(rand.IntN(200_000))*time.Microsecond, func() { cmd.Process.Kill() })
+	defer kill.Stop()
+	unsure = map[string]int64{}
+	for lines.Scan() {
+		var what, id string
+		var mem int64
+		if _, err := fmt.Sscan(lines.Text(), &what, &id, &mem); err != nil {
+			t.Errorf("%q: %v", lines.Text(), err)
+		}
+		switch what {
+		case "sends":
+			unsure[id] = mem
+		case "refused":
+			delete(unsure, id)
+		case "answered":
+			delete(unsure, id)
+			if answered[id] = mem; mem == 0 {
+				delete(answered, id)
+			}
+		}
+	}
+	cmd.Wait() // killed
+	return unsure
+}
+
+// checkAnswers compares the kernel with what was answered.
+func checkAnswers(t *testing.T, n *node, answered, unsure map[string]int64) {
+	t.Helper()
+	ids, err := n.tree.JobIDs()
+	must.NoError(t, err)
+	total := int64(0)
+	for _, id := range ids {
+		l, err := n.cgroup(id).Limits("memory")
+		must.NoError(t, err)
+		was, lived := answered[id]
+		coming, open := unsure[id]
+		if open && coming == 0 { // its end comes again; its place may be another's already
+			n.do(hostapi.EventEnd, id)
+			delete(answered, id)
+			continue
+		}
+		if !(lived && *l.Mem == was) && !(open && *l.Mem == coming) {
+			t.Errorf("job %s has %d bytes; %d was answered, and %d was asked for without an answer: %t",
+				id, *l.Mem, was, coming, open)
+		}
+		answered[id], total = *l.Mem, total+*l.Mem
+	}
+	for id := range answered {
+		if coming, open := unsure[id]; !slices.Contains(ids, id) {
+			if !open || coming != 0 {
+				t.Errorf("job %s has no cgroup", id)
+			}
+			delete(answered, id)
+		}
+	}
+	if all := n.policy.memTotal(n.node()); total > all {
+		t.Errorf("jobs hold %d bytes of %d", total, all)
+	}
+}
+
+// actHook is a hook that carries out events until it is killed. The hook says of each job what is
+// sent and what was answered.
+func actHook(prefix, unitText, has string) error {
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return err
+	}
+	p, err := newPolicy(nil)
+	if err != nil {
+		return err
+	}
+	shareMem(&p.File)
+	log := logrus.New()
+	log.SetLevel(logrus.FatalLevel)
+	h, err := open(p, roots, cgroup.Options{Prefix: prefix, Controllers: p.Placing()}, logrus.NewEntry(log))
+	if err != nil {
+		return err
+	}
+	unit, err := strconv.ParseInt(unitText, 10, 64)
+	if err != nil {
+		return err
+	}
+	live := map[string]int64{}
+	for job := range strings.SplitSeq(has, ",") {
+		if id, mem, ok := strings.Cut(job, "="); ok {
+			if live[id], err = strconv.ParseInt(mem, 10, 64); err != nil {
+				return err
+			}
+		}
+	}
+	ctx := context.Background()
+	if _, err := h.ExechostStartup(ctx, &hostapi.Request{Event: hostapi.EventStartup, Node: testNode,
+		JobList: running(live)}); err != nil {
+		return err
+	}
+	fmt.Println("ready 0 0")
+	const workers = 4
+	var wait sync.WaitGroup
+	for w := range workers {
+		mine := map[string]int64{}
+		for i := w; i < 50; i += workers {
+			id := fmt.Sprintf("%d.srv", i)
+			mine[id] = live[id]
+		}
+		wait.Go(func() {
+			for {
+				for id, has := range mine {
+					mine[id] = actEvent(ctx, h, id, has, unit)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return nil
+}
+
+// actEvent begins a job that has nothing; it resizes or ends any other. The result is what the job
+// has then.
+func actEvent(ctx context.Context, h *hook, id string, has, unit int64) int64 {
+	mem := unit * int64(1+rand.IntN(8))
+	job := &hostapi.Job{ID: id, ResourceList: hostapi.Resources{"ncpus": "0", "mem": fmt.Sprintf("%db", mem)}}
+	req := &hostapi.Request{Node: testNode, Job: job}
+	event, send := hostapi.EventBegin, h.ExecjobBegin
+	switch {
+	case has > 0 && rand.IntN(2) == 0:
+		event, send = hostapi.EventResize, h.ExecjobResize
+	case has > 0:
+		event, send, mem = hostapi.EventEnd, h.ExecjobEnd, 0
+	}
+	req.Event = event
+	fmt.Printf("sends %s %d\n", id, mem)
+	out, err := send(ctx, req)
+	if err != nil || out.Reject {
+		fmt.Printf("refused %s %d\n", id, mem)
+		return has
+	}
+	fmt.Printf("answered %s %d\n", id, mem)
+	return mem
+}
