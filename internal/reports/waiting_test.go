@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -18,7 +19,7 @@ import (
 func fullDisk(t *testing.T, s *Store) (free func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
+		kernfstest.Skip(t, "mounting a tmpfs needs root")
 	}
 	must.NoError(t, os.MkdirAll(s.dir, 0o700))
 	must.NoError(t, unix.Mount("hookhost-test", s.dir, "tmpfs", 0, "mode=700,size=64k"))
