@@ -12,7 +12,7 @@ import (
 // checked before anybody uses them, and what passes the check passes it again.
 func FuzzAnswerOfAHook(f *testing.F) {
 	for _, text := range []string{`{}`, `null`, `{"reject":true,"message":"no","job_action":"hold"}`,
-		`{"set_env":{"A":"1"},"argv":["a"],"rlimits":{"nofile":{"soft":1,"hard":2}},"join":{"cgroup_dir":"/a","tasks":["/b"]}}`,
+		`{"set_env":{"A":"1"},"argv":["a"]}`,
 		`{"usage":{"ncpus":1,"series":{"times":[1,2],"columns":{"cpu":[0.5,null]}},"devices":[{"series":{"times":[3]}}]}}`,
 		`{"jobs":{"1.a":{"state":{"x":1},"call_again":5,"strays":[{"pid":7}],"notes":["a"],"job_stderr":["b"]}}}`,
 		`{"vnodes":{"n1[0]":{"state":"offline","comment":"c"}},"walltime_limit":60000000000,"attach_env":{"B":"2"}}`,

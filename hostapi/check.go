@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -53,8 +52,6 @@ func (o *Outcome) checkProgram(e Event) error {
 			{"progname", o.Progname != nil},
 			{"argv", o.Argv != nil},
 			{"unset_env", o.UnsetEnv != nil},
-			{"join", o.Join != nil},
-			{"rlimits", o.Rlimits != nil},
 			{"set_env", o.SetEnv != nil && e != EventAttach},
 		} {
 			if part.set {
@@ -80,19 +77,6 @@ func (o *Outcome) checkProgram(e Event) error {
 	for _, name := range o.UnsetEnv {
 		if _, both := o.SetEnv[name]; both {
 			return fmt.Errorf("unset_env: %s is in set_env too", name)
-		}
-	}
-	for name, l := range o.Rlimits {
-		if name == "" || l.Soft > l.Hard {
-			return fmt.Errorf("rlimits: %s: soft limit %d is above the hard one, %d", name, l.Soft, l.Hard)
-		}
-	}
-	if o.Join == nil {
-		return nil
-	}
-	for _, path := range append([]string{o.Join.CgroupDir}, o.Join.Tasks...) {
-		if path != "" && (!filepath.IsAbs(path) || filepath.Clean(path) != path || hasNUL(path)) {
-			return fmt.Errorf("join: %q is not a plain absolute path", path)
 		}
 	}
 	return nil

@@ -167,7 +167,6 @@
 //	reject, message, job_action     of the first hook that rejects; at events that reach every
 //	                                hook, all their messages
 //	progname, argv                  of the last hook that sets it, so wrappers go around wrappers
-//	join                            one hook may set it
 //	set_env, unset_env              one hook per variable
 //	attach_env                      one hook per variable, with set_env of attach
 //	resources_used                  one hook per resource

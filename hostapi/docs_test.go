@@ -18,7 +18,7 @@ var published = []reflect.Type{
 	reflect.TypeFor[hostapi.Request](), reflect.TypeFor[hostapi.ProcessID](), reflect.TypeFor[hostapi.Job](),
 	reflect.TypeFor[hostapi.Owner](),
 	reflect.TypeFor[hostapi.Vnode](), reflect.TypeFor[hostapi.Outcome](), reflect.TypeFor[hostapi.JobUpdate](),
-	reflect.TypeFor[hostapi.Join](), reflect.TypeFor[hostapi.Rlimit](), reflect.TypeFor[hostapi.HostUsage](),
+	reflect.TypeFor[hostapi.HostUsage](),
 	reflect.TypeFor[hostapi.DeviceUsage](), reflect.TypeFor[hostapi.RankUsage](),
 	reflect.TypeFor[hostapi.Series](), reflect.TypeFor[hostapi.Pressure](), reflect.TypeFor[hostapi.KillReport](),
 }

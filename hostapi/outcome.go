@@ -34,13 +34,6 @@ type Outcome struct {
 	SetEnv   map[string]string `json:"set_env,omitempty"` // launch and attach
 	UnsetEnv []string          `json:"unset_env,omitempty"`
 
-	// Rlimits answers a launch without a PID: resource limits that the program is to start with.
-	// Their names are those of getrlimit(2), lower case and without RLIMIT_: "nofile", "as".
-	Rlimits map[string]Rlimit `json:"rlimits,omitempty"`
-
-	// Join answers a launch without a PID: where the caller has to start the program.
-	Join *Join `json:"join,omitempty"`
-
 	// AttachEnv answers a begin or a resize: the variables of every process that execjob_attach
 	// takes in from then on. The host gives them without calling the hook. The variables that the
 	// hook set before are no longer set. Nil leaves them as they are; empty, not nil: none.
@@ -123,24 +116,3 @@ type Stray struct {
 
 // MaxStrays bounds the strays of one job in one answer; there is a next periodic.
 const MaxStrays = 64
-
-// Join tells a MoM that starts a program itself how to start it inside the job's cgroup. The new
-// process is born there, so that not one instruction runs outside.
-type Join struct {
-	// CgroupDir is a cgroup v2 directory to clone into (CLONE_INTO_CGROUP); "" when there is none.
-	// Before Linux 6.3 such a child keeps the cpus of its parent: there it has to be moved, by
-	// cgroup.procs, before it runs.
-	CgroupDir string `json:"cgroup_dir,omitempty"`
-	// Tasks are cgroup v1 `tasks` files; a thread that writes 0 to each and then forks has its
-	// child in all of them.
-	Tasks []string `json:"tasks,omitempty"`
-}
-
-// Rlimit is a resource limit in the unit of getrlimit(2); RlimitInfinity is none.
-type Rlimit struct {
-	Soft uint64 `json:"soft"`
-	Hard uint64 `json:"hard"`
-}
-
-// RlimitInfinity is RLIM_INFINITY.
-const RlimitInfinity = ^uint64(0)

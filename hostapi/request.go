@@ -20,7 +20,7 @@ type Request struct {
 	Job *Job `json:"job,omitempty"`
 
 	// PID is the process to take in (attach) or the leader of the session that MoM made for the
-	// program (launch). 0 at launch: the caller starts the program itself, as Outcome.Join says.
+	// program (launch). The leader waits there and becomes the program afterwards.
 	PID int `json:"pid,omitempty"`
 
 	// Launch only: the program, its arguments without the program's name, and its whole

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookhost/hookhost/internal/mom"
 )
 
 // version is set by the Makefile.
@@ -53,6 +55,10 @@ func misuse(err error) error {
 var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh"}
 
 func main() {
+	if mom.IsStub() {
+		mom.Become()
+		os.Exit(exitHostFailed)
+	}
 	called := filepath.Base(os.Args[0])
 	if command, ok := aliases[called]; ok {
 		os.Args = append([]string{os.Args[0], command}, os.Args[1:]...)

@@ -243,7 +243,7 @@ func TestRunUnderNohup(t *testing.T) {
 }
 
 // The first thing that the job's program sees is its own cgroup, in every hierarchy.
-func TestRunProgramIsBornConfined(t *testing.T) {
+func TestRunProgramStartsConfined(t *testing.T) {
 	n := newNode(t)
 	r := n.hookhost("run", "--report=none", "--", "cat", "/proc/self/cgroup")
 	leaf := "jobid"

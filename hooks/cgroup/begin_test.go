@@ -80,7 +80,7 @@ func TestBeginRefused(t *testing.T) {
 			"mem requested (17825792kb) exceeds mem available (16777216kb)"},
 		{"no number", nil, asks("ncpus=x"), hostapi.KindJob, "ncpus=x"},
 		{"no size", nil, asks("vmem=banana"), hostapi.KindJob, "vmem=banana"},
-		{"too few pids", nil, asks("pids=1"), hostapi.KindJob, "resource_list pids=1: not a number of 2 or more"},
+		{"too few pids", nil, asks("pids=0"), hostapi.KindJob, "resource_list pids=0: not a number of 1 or more"},
 		{"no exec_vnode", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node1:ncpus=1" }, hostapi.KindJob,
 			"exec_vnode"},
 		{"another host's", nil, func(r *hostapi.Request) { r.Job.ExecVnode = "(node7:ncpus=1)" }, hostapi.KindNode,
@@ -211,8 +211,7 @@ func TestBeginWithoutControllers(t *testing.T) {
 			if roots.Cgroup.Exists("cgroup.subtree_control") {
 				must.NoError(t, roots.Cgroup.Write("cgroup.subtree_control", "+cpu +pids"))
 			}
-			start := func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) }
-			n := newNode(t, node{start: start}, roots, cgroup.Options{Signal: k.Signal}, off)
+			n := newNode(t, node{start: spawning(k)}, roots, cgroup.Options{Signal: k.Signal}, off)
 			out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb", "vmem=64mb"))
 			want := []string{
 				"mem=65536kb is not enforced: [memory] is not enabled on this host",

@@ -116,9 +116,9 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 	}
 	jobs.Go(func() {
 		job := &hostapi.Job{ID: "1.srv", ResourceList: hostapi.Resources{"ncpus": "1", "mem": "64mb"}}
-		send := func(e hostapi.Event) *hostapi.Outcome {
+		send := func(e hostapi.Event, pid int) *hostapi.Outcome {
 			req := *job
-			out, err := n.send(&hostapi.Request{Event: e, Node: testNode, Job: &req})
+			out, err := n.send(&hostapi.Request{Event: e, Node: testNode, Job: &req, PID: pid})
 			if err != nil || out.Reject {
 				t.Errorf("%s: %+v, %v", e, out, err)
 				return &hostapi.Outcome{}
@@ -130,16 +130,12 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 		}
 		for range times {
 			job.State = nil
-			send(hostapi.EventBegin)
-			join := send(hostapi.EventLaunch).Join
-			if join == nil {
-				return
-			}
-			pid := n.start(t, join)
-			if out := send(hostapi.EventEpilogue); out.Usage == nil || out.Usage.Kill.Stragglers != 1 {
+			send(hostapi.EventBegin, 0)
+			pid := n.start(t, func(pid int) { send(hostapi.EventLaunch, pid) })
+			if out := send(hostapi.EventEpilogue, 0); out.Usage == nil || out.Usage.Kill.Stragglers != 1 {
 				t.Errorf("process %d was killed before its job's epilogue: %+v", pid, out.Usage)
 			}
-			send(hostapi.EventEnd)
+			send(hostapi.EventEnd, 0)
 		}
 	})
 	jobs.Wait()

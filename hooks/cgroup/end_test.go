@@ -68,9 +68,9 @@ func TestEndWithoutEpilogue(t *testing.T) {
 func TestEndKillsLatecomers(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
-		join := n.do(hostapi.EventLaunch, "1.srv").Join
+		enter := n.launches("1.srv")
 		n.do(hostapi.EventEpilogue, "1.srv")
-		pid := n.start(t, join)
+		pid := n.start(t, enter)
 		n.do(hostapi.EventEnd, "1.srv")
 		n.want()
 		if n.lives(pid) {

@@ -2,12 +2,11 @@ package main
 
 import (
 	"os"
-	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -36,29 +35,28 @@ func fakeNode(
 		opt.EnableIfThere = []string{"hugetlb"}
 	}
 	n := node{
-		start: func(_ testing.TB, join *hostapi.Join) int { return k.Spawn(dirsOf(join)...) },
+		start: spawning(k),
 		lives: func(pid int) bool { return slices.Contains(k.Pids(), pid) },
 	}
 	return newNode(t, n, roots, opt, edit), k
 }
 
-// dirsOf are the directories that a Join leads to, below /sys/fs/cgroup.
-func dirsOf(join *hostapi.Join) []string {
-	if join == nil {
-		return nil
+// spawning starts processes in memory.
+func spawning(k *kernfstest.Kernel) func(t testing.TB, enter func(pid int)) int {
+	return func(_ testing.TB, enter func(pid int)) int {
+		pid := k.Spawn()
+		if enter != nil {
+			enter(pid)
+		}
+		return pid
 	}
-	var dirs []string
-	for _, file := range join.Tasks {
-		dirs = append(dirs, path.Dir(file))
-	}
-	if join.CgroupDir != "" {
-		dirs = append(dirs, join.CgroupDir)
-	}
-	for i := range dirs {
-		dirs[i] = strings.TrimPrefix(dirs[i], "/sys/fs/cgroup/")
-	}
-	return dirs
 }
+
+// number is a process that nobody holds.
+type number int
+
+func (n number) PID() int                    { return int(n) }
+func (n number) Signal(syscall.Signal) error { return nil }
 
 // fakes are the kernels in memory.
 var fakes = []struct {

@@ -39,7 +39,7 @@ type hook struct {
 	inventory func() (*inventory.Inventory, error) // what devices there are; fs.ErrNotExist when nobody has told yet
 
 	hold       func(procfs *kernfs.FS, pid int) (held, proc.Process, error) // see proc.Hold
-	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]hostapi.Rlimit, func(string) bool) error
+	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]proc.Rlimit, func(string) bool) error
 
 	sessions *proc.Sessions
 	stat     *kernfs.Reader // /proc/stat

@@ -67,7 +67,7 @@ func realNodeBehind(
 	}
 	t.Cleanup(func() { kernfstest.RemoveUnit(t, opt.Prefix) })
 	n := node{
-		start: func(t testing.TB, join *hostapi.Join) int { return startActor(t, join, "sleep").child.PID },
+		start: func(t testing.TB, enter func(pid int)) int { return startActor(t, enter, "sleep").child.PID },
 		lives: func(pid int) bool {
 			p, err := proc.Read(roots.Proc, pid)
 			return err == nil && !p.Dead()
@@ -83,25 +83,22 @@ type actor struct {
 }
 
 // startActor starts one and waits until it is ready.
-func startActor(t testing.TB, join *hostapi.Join, what string, args ...string) actor {
+func startActor(t testing.TB, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
-	return startLabelled(t, nil, join, what, args...)
+	return startLabelled(t, nil, enter, what, args...)
 }
 
 // startLabelled starts one with variables in its environment.
-func startLabelled(t testing.TB, env []string, join *hostapi.Join, what string, args ...string) actor {
+func startLabelled(t testing.TB, env []string, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
-	return startSpec(t, proc.Spec{Env: env}, join, what, args...)
+	return startSpec(t, proc.Spec{Env: env}, enter, what, args...)
 }
 
 // startSpec starts one as spec says.
-func startSpec(t testing.TB, spec proc.Spec, join *hostapi.Join, what string, args ...string) actor {
+func startSpec(t testing.TB, spec proc.Spec, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
-	if join == nil {
-		join = &hostapi.Join{}
-	}
 	spec.Args = append([]string{"actor", actorArg, what}, args...)
-	p := proctest.Start(t, spec, *join)
+	p := proctest.Start(t, spec, enter)
 	if line, err := p.Out.ReadString('\n'); err != nil {
 		t.Fatalf("%s: %q: %v", what, line, err)
 	}
@@ -134,7 +131,7 @@ func killedForMemory(t *testing.T) string {
 	n := realNode(t, nil)
 	n.kmsg = openKmsg
 	n.do(hostapi.EventBegin, "1.srv")
-	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "eat", fmt.Sprint(200*mib))
+	a := startActor(t, n.launches("1.srv"), "eat", fmt.Sprint(200*mib))
 	a.stdin.Close()
 	exit, err := a.child.Wait(t.Context())
 	if err != nil || exit.Code() != 137 {
@@ -165,7 +162,7 @@ func TestKernelPeak(t *testing.T) {
 		kernfstest.Skip(t, "allocate a file: %v", err)
 	}
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=1gb"))
-	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "hold", fmt.Sprint(50*mib), file)
+	a := startActor(t, n.launches("1.srv"), "hold", fmt.Sprint(50*mib), file)
 	held := rssAnon(t, a.child.PID) // 50 MiB and what the program needs for itself, which is more under -race
 	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
 	if mem := *u.MemBytes; held < 50*mib || mem < held-mib || mem > held+8*mib || u.MemSource != memSampled {
@@ -210,7 +207,7 @@ func TestKernelGrace(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := realNode(t, func(c *config.File) { c.Cgroup.KillGrace = config.Duration(tt.grace) })
 			n.do(hostapi.EventBegin, "1.srv")
-			a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, tt.what)
+			a := startActor(t, n.launches("1.srv"), tt.what)
 			got := *n.do(hostapi.EventEpilogue, "1.srv").Usage.Kill
 			if took := time.Duration(got.Seconds * float64(time.Second)); took <= 0 || (took < tt.grace) != tt.within {
 				t.Errorf("it took %v", took)
@@ -286,8 +283,9 @@ func TestThroughHostapi(t *testing.T) {
 	}
 	call(&hostapi.Request{Event: hostapi.EventStartup, Node: testNode})
 	call(&hostapi.Request{Event: hostapi.EventBegin, Node: testNode, Job: job})
-	join := call(&hostapi.Request{Event: hostapi.EventLaunch, Node: testNode, Job: job}).Join
-	startActor(t, join, "sleep")
+	startActor(t, func(pid int) {
+		call(&hostapi.Request{Event: hostapi.EventLaunch, Node: testNode, Job: job, PID: pid})
+	}, "sleep")
 	list := map[string]*hostapi.Job{job.ID: job}
 	update := call(&hostapi.Request{Event: hostapi.EventPeriodic, Node: testNode, JobList: list}).Jobs[job.ID]
 	if update == nil || update.Usage.CPUTSeconds == nil {

@@ -132,7 +132,7 @@ func TestKernelRSSCountsBuffers(t *testing.T) {
 				size += caches
 			}
 			n.begin("1.srv", asks("ncpus=1", fmt.Sprintf("mem=%db", int64(bound))))
-			a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "buffer", kind, fmt.Sprint(size))
+			a := startActor(t, n.launches("1.srv"), "buffer", kind, fmt.Sprint(size))
 			n.staysAlive("1.srv")
 			a.stdin.Close()
 			n.awaitDeath("1.srv")
@@ -158,7 +158,7 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 		must.NoError(t, err)
 		return n
 	}
-	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "buffer", "tcp", fmt.Sprint(160*mib))
+	a := startActor(t, n.launches("1.srv"), "buffer", "tcp", fmt.Sprint(160*mib))
 	must.NoError(t, unix.Prlimit(a.child.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 220, Max: 220}, nil))
 	a.stdin.Close()
 	// The writer goes on until the kernel takes no more, or until it has what it wants.
@@ -181,8 +181,7 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 func TestKernelRSSLeavesCachesOut(t *testing.T) {
 	n := realNode(t, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=24mb"))
-	sh := startShell(t, *n.do(hostapi.EventLaunch,
-		"1.srv").Join) // with the race detector this program has 24 MiB itself
+	sh := startShell(t, n.launches("1.srv")) // with the race detector this program has 24 MiB itself
 	// tmpfs, as /tmp may be, remembers none.
 	fmt.Fprintln(sh.In, `i=0; while [ $i -lt 120000 ]; do [ -e /usr/there-is-no-file-of-this-name-$$-$i ]; i=$((i+1)); done; echo`)
 	if line, err := sh.Out.ReadString('\n'); err != nil {

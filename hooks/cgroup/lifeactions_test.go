@@ -81,13 +81,9 @@ func (l *lives) beginJob(r *rapid.T) {
 
 func (l *lives) launchJob(r *rapid.T) {
 	id, j := l.pick(r, isRunning)
-	if rapid.Bool().Draw(r, "the hook moves it") {
-		pid := l.k.Spawn()
-		l.again(r, hostapi.EventLaunch, id, withPID(pid))
-		j.pids = append(j.pids, pid)
-		return
-	}
-	j.pids = append(j.pids, l.start(l.t, l.again(r, hostapi.EventLaunch, id).Join))
+	pid := l.k.Spawn()
+	l.again(r, hostapi.EventLaunch, id, withPID(pid))
+	j.pids = append(j.pids, pid)
 }
 
 // attach takes in a session of two. A third process has left it and stays outside.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,20 +68,24 @@ func (l *lives) check() {
 	l.checkApart()
 }
 
-// checkInside finds each process of the job, and no other, in all its directories.
+// limiting matches the hierarchies in which a job has limits.
+var limiting = regexp.MustCompile(`^0::|[:,](memory|cpu|cpuset|pids)[:,]`)
+
+// checkInside finds each process of the job, and no other, in its cgroup of each hierarchy.
 func (l *lives) checkInside(id string, j *life) {
-	join := l.cgroup(id).Join()
-	for _, dir := range dirsOf(&hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks}) {
-		text, err := l.roots.Cgroup.ReadFile(dir + "/cgroup.procs")
+	inside, err := l.cgroup(id).Processes()
+	must.NoError(l.t, err)
+	if !slices.Equal(inside, slices.Sorted(slices.Values(j.pids))) {
+		l.t.Fatalf("%s has processes %v, want %v", id, inside, j.pids)
+	}
+	for _, pid := range j.pids {
+		text, err := l.roots.Proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
 		must.NoError(l.t, err)
-		inside := strings.Fields(string(text))
-		for _, pid := range j.pids {
-			if !slices.Contains(inside, strconv.Itoa(pid)) {
-				l.t.Fatalf("process %d of %s is not in %s", pid, id, dir)
+		for line := range strings.Lines(string(text)) {
+			apart := j.ncpus == 0 && strings.Contains(line, ":cpuset:") // the cpuset of jobs without cpus
+			if limiting.MatchString(line) && !apart && !strings.HasSuffix(line, "/"+id+"\n") {
+				l.t.Fatalf("process %d of %s is in %s", pid, id, line)
 			}
-		}
-		if strings.HasSuffix(dir, "/"+id) && len(inside) > len(j.pids) { // else that of jobs without cpus
-			l.t.Fatalf("%s has processes %v, want %v", dir, inside, j.pids)
 		}
 	}
 }

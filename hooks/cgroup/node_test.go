@@ -20,13 +20,14 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // node is a hook on a kernel, with what its host keeps for it.
 type node struct {
 	*hook
 	t     testing.TB
-	start func(t testing.TB, join *hostapi.Join) int // a process; nil is outside of any job
+	start func(t testing.TB, enter func(pid int)) int // a process, which enter has before it runs
 	lives func(pid int) bool
 	boot  func() *hook // another hook process on the same kernel
 
@@ -78,7 +79,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 		}
 		if opt.Signal != nil { // processes in memory have no pidfds
 			h.hold = holdByStartTime
-			type rlimits = map[string]hostapi.Rlimit
+			type rlimits = map[string]proc.Rlimit
 			h.setRlimits = func(*kernfs.FS, hostapi.ProcessID, rlimits, func(string) bool) error { return nil }
 		}
 		return h
@@ -292,10 +293,18 @@ func (n *node) begin(id string, edit ...func(*hostapi.Request)) *hostapi.Outcome
 	return out
 }
 
-// launch starts a process of the job where the hook says.
+// launch starts a process of the job.
 func (n *node) launch(id string) int {
 	n.t.Helper()
-	return n.start(n.t, n.do(hostapi.EventLaunch, id).Join)
+	return n.start(n.t, n.launches(id))
+}
+
+// launches moves processes into the job, as launch does with those that MoM has started.
+func (n *node) launches(id string) (enter func(pid int)) {
+	return func(pid int) {
+		n.t.Helper()
+		n.do(hostapi.EventLaunch, id, withPID(pid))
+	}
 }
 
 // state returns what the hook knows of a job.

@@ -38,7 +38,7 @@ func shortKill(f *config.File) { f.Cgroup.KillTimeout = config.Duration(100 * ti
 func stuckJob(n *node, k *kernfstest.Kernel) (pid int) {
 	n.kept = nodestate.Dir(n.t.TempDir())
 	n.do(hostapi.EventBegin, "1")
-	pid = n.start(n.t, n.do(hostapi.EventLaunch, "1").Join)
+	pid = n.start(n.t, n.launches("1"))
 	k.Stick(pid)
 	return pid
 }
@@ -113,8 +113,8 @@ func TestProcessesThatWaitForACPUPutNoVnodeOffline(t *testing.T) {
 			n.kept = nodestate.Dir(t.TempDir())
 			known := pbsSees(vnodes{testNode: vnode("free", "-")})
 			n.do(hostapi.EventBegin, "1")
-			join := n.do(hostapi.EventLaunch, "1").Join
-			starved, stuck := n.start(t, join), n.start(t, join)
+			enter := n.launches("1")
+			starved, stuck := n.start(t, enter), n.start(t, enter)
 			k.Starve(starved)
 			k.Stick(stuck)
 			for range 2 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 func TestBoundsOfAProcessAreTheJobsOwn(t *testing.T) {
@@ -33,7 +33,7 @@ func TestBoundsOfAProcessAreTheJobsOwn(t *testing.T) {
 func TestKernelPmem(t *testing.T) {
 	n := realNode(t, nil)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pmem=60mb"))
-	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "keep", fmt.Sprint(70*mib))
+	a := startActor(t, n.launches("1.srv"), "keep", fmt.Sprint(70*mib))
 	a.stdin.Close()
 	n.wantKilled(`^=>> PBS: job killed: pmem (6[1-9]|[7-9]\d|1\d\d)\d{3}kb exceeded limit 61440kb$`)
 }
@@ -43,7 +43,7 @@ func TestKernelPmem(t *testing.T) {
 func TestKernelPvmem(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Memory.ManageRlimitAS = false })
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pvmem=1mb"))
-	startProgram(t, n.do(hostapi.EventLaunch, "1.srv").Join, "/bin/sleep", "1000")
+	startProgram(t, n.launches("1.srv"), "/bin/sleep", "1000")
 	n.wantKilled(`^=>> PBS: job killed: pvmem \d+kb exceeded limit 1024kb$`)
 }
 
@@ -52,7 +52,7 @@ func TestKernelPvmem(t *testing.T) {
 func TestKernelBoundIsExceededTwice(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-	startProgram(t, n.do(hostapi.EventLaunch, "1.srv").Join, "/bin/sleep", "1000")
+	startProgram(t, n.launches("1.srv"), "/bin/sleep", "1000")
 	const small = 1 << 10
 	for name, b := range map[string]bounds{"mem": {mem: small}, "pmem": {pmem: small}, "pvmem": {pvmem: small}} {
 		if name == "mem" && n.hook.tree.Has("memory") {
@@ -84,7 +84,7 @@ func TestKernelPmemOfEach(t *testing.T) {
 	n := realNode(t, nil)
 	n.begin("1.srv", asks("ncpus=1", "mem=500mb", "pmem=120mb"))
 	for range 3 {
-		a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "keep", fmt.Sprint(60*mib))
+		a := startActor(t, n.launches("1.srv"), "keep", fmt.Sprint(60*mib))
 		a.stdin.Close()
 	}
 	n.staysAlive("1.srv")
@@ -104,31 +104,22 @@ func bareNode(t testing.TB) *node {
 func TestKernelRSSWithoutController(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=130mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	a := startActor(t, join, "hold", fmt.Sprint(60*mib), os.Args[0])
+	enter := n.launches("1.srv")
+	a := startActor(t, enter, "hold", fmt.Sprint(60*mib), os.Args[0])
 	n.staysAlive("1.srv")
 	held, err := heldByProcesses(n.roots.Proc, []int{a.child.PID}, footprint{resident: 1 << 40}, 0)
 	if err != nil || !held.Exact || held.Used < 60*mib || held.Used > 90*mib {
 		t.Errorf("held %d MiB, %v", held.Used/mib, err)
 	}
-	b := startActor(t, join, "keep", fmt.Sprint(90*mib))
+	b := startActor(t, enter, "keep", fmt.Sprint(90*mib))
 	b.stdin.Close()
 	n.wantKilled(`^=>> PBS: job killed: mem 1\d{5}kb exceeded limit 133120kb$`)
 }
 
 // startProgram starts a program that is ended with the test.
-func startProgram(t testing.TB, join *hostapi.Join, path string, args ...string) {
+func startProgram(t testing.TB, enter func(pid int), path string, args ...string) {
 	t.Helper()
-	child, err := proc.Start(&proc.Spec{Path: path, Args: append([]string{path}, args...)}, *join)
-	must.NoError(t, err)
-	t.Cleanup(func() {
-		if err := child.Signal(unix.SIGKILL); err != nil && !errors.Is(err, proc.ErrGone) {
-			t.Error(err)
-		}
-		if _, err := child.Wait(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	proctest.Start(t, proc.Spec{Path: path, Args: append([]string{path}, args...)}, enter)
 }
 
 // BenchmarkSample is one sample of a job. The first job's memory is below its bound by the kernel's
@@ -150,9 +141,9 @@ func BenchmarkSample(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			n := bb.node()
 			n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1"))
-			join := n.do(hostapi.EventLaunch, "1.srv").Join
+			enter := n.launches("1.srv")
 			for range bb.processes {
-				startProgram(b, join, "/bin/sleep", "1000")
+				startProgram(b, enter, "/bin/sleep", "1000")
 			}
 			s := &sampler{h: n.hook, j: n.cgroup("1.srv"), bounds: bb.bounds}
 			for b.Loop() {
@@ -186,9 +177,9 @@ func BenchmarkSampling(b *testing.B) {
 			for i := range bb.jobs {
 				id := fmt.Sprintf("%d.srv", 100+i)
 				n.do(hostapi.EventBegin, id, asks("ncpus=0", bb.mem))
-				join := n.do(hostapi.EventLaunch, id).Join
+				enter := n.launches(id)
 				for range bb.processes {
-					startProgram(b, join, "/bin/sleep", "1000")
+					startProgram(b, enter, "/bin/sleep", "1000")
 				}
 			}
 			time.Sleep(3 * time.Second) // until pauses have grown
@@ -217,9 +208,9 @@ func BenchmarkSeries(b *testing.B) {
 			for i := range jobs {
 				id := fmt.Sprintf("%d.srv", 100+i)
 				n.do(hostapi.EventBegin, id, asks("ncpus=0", "mem=16mb"))
-				join := n.do(hostapi.EventLaunch, id).Join
+				enter := n.launches(id)
 				for range processes {
-					startProgram(b, join, "/bin/sleep", "10000")
+					startProgram(b, enter, "/bin/sleep", "10000")
 				}
 			}
 			time.Sleep(time.Minute) // until the watches are at rest

@@ -11,9 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExecjobLaunch puts the program that MoM is about to start into the job's cgroup and gives it its
-// resource limits. The session that MoM made for it is moved there. A caller that starts the
-// program itself is told where and with what it has to be born.
+// ExecjobLaunch moves the session that MoM made for a program into the job's cgroup and gives it
+// its resource limits. The program starts afterwards.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -39,15 +38,6 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	h.setKillDelay(j.ID(), req.Job.KillDelay) // PBS does not send it with begin
 	out := &hostapi.Outcome{State: s.encode(), CallAgain: again}
 	if req.PID == 0 {
-		// The starter of a program in a frozen cgroup is frozen with it, or waits for it.
-		if req.Job.Phase == hostapi.PhaseSuspended {
-			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s is suspended", j.ID())
-		}
-		join := j.Join()
-		if len(limits) > 0 {
-			out.Rlimits = limits
-		}
-		out.Join = &hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks}
 		return out, nil
 	}
 	leader, alive, err := h.named(req.PID)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -134,8 +133,8 @@ func TestRanksAreFoundAndCountedApart(t *testing.T) {
 	onFakes(t, perTask, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
 		n.begin(id, asks("ncpus=1", "mem=1gb"))
-		out := n.do(hostapi.EventLaunch, id)
-		shell := n.start(t, out.Join)
+		shell := n.start(t, nil)
+		out := n.do(hostapi.EventLaunch, id, withPID(shell))
 		if out.CallAgain != time.Second {
 			t.Errorf("launch: call again in %v", out.CallAgain)
 		}
@@ -267,8 +266,8 @@ func TestRanksSetting(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
 		n.begin(id)
-		out := n.do(hostapi.EventLaunch, id)
-		pid := n.start(t, out.Join)
+		pid := n.start(t, nil)
+		out := n.do(hostapi.EventLaunch, id, withPID(pid))
 		k.SetProcess(pid, ompi("a", 0))
 		perTask(&n.policy.File)
 		u := n.report(id)
@@ -366,11 +365,11 @@ func testRanksOnKernel(t *testing.T, mode cgroup.Mode) {
 	})
 	const id = "1.srv"
 	n.do(hostapi.EventBegin, id)
-	join := n.do(hostapi.EventLaunch, id).Join
-	daemon := startActor(t, join, "sleep")
+	enter := n.launches(id)
+	daemon := startActor(t, enter, "sleep")
 	var ranks []actor
 	for rank, what := range []string{"sleep", "burn"} {
-		ranks = append(ranks, startLabelled(t, ompi("w", rank).Environ, join, what))
+		ranks = append(ranks, startLabelled(t, ompi("w", rank).Environ, enter, what))
 	}
 	// a machine may be too busy to read an environment in time
 	for end := time.Now().Add(time.Minute); len(n.report(id).Usage.Ranks) < 2 && time.Now().Before(end); {
@@ -407,11 +406,10 @@ func testRanksOnKernel(t *testing.T, mode cgroup.Mode) {
 	}
 	n.do(hostapi.EventEnd, id)
 	n.want()
-	if dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + testPrefix() + "*/*/" + id); len(dirs) > 0 {
-		t.Errorf("left: %v", dirs)
-	}
-	if _, err := os.Stat(join.CgroupDir); join.CgroupDir != "" && err == nil {
-		t.Errorf("left: %s", join.CgroupDir)
+	for _, root := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
+		if dirs, _ := filepath.Glob(root + testPrefix() + "*/*/" + id); len(dirs) > 0 {
+			t.Errorf("left: %v", dirs)
+		}
 	}
 }
 

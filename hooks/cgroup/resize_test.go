@@ -314,7 +314,7 @@ func TestResizeBringsBounds(t *testing.T) {
 func TestKernelResize(t *testing.T) {
 	n := realNode(t, nil)
 	n.begin("1.srv", asks("ncpus=1", "mem=256mb"))
-	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "hold", "83886080", "/dev/null")
+	a := startActor(t, n.launches("1.srv"), "hold", "83886080", "/dev/null")
 	if _, err := n.resize("1.srv", "ncpus=2", "mem=300mb"); err != nil {
 		t.Fatal(err)
 	}

@@ -122,14 +122,14 @@ func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
 			c.CPU.Enabled, c.Pids.Enabled = false, false
 		}
 	}, func(cgroups *kernfs.FS) kernfs.Backend { return writes{cgroups, g.written} })
-	g.shells[""] = startShell(t, hostapi.Join{})
+	g.shells[""] = startShell(t, nil)
 	for _, id := range []string{"1.srv", "2.srv"} {
 		ncpus := "ncpus=1"
 		if id == "2.srv" { // without a cpuset of its own
 			ncpus = "ncpus=0"
 		}
 		g.n.do(hostapi.EventBegin, id, asks(ncpus, "mem=64mb"))
-		g.shells[id] = startShell(t, *g.n.do(hostapi.EventLaunch, id).Join)
+		g.shells[id] = startShell(t, g.n.launches(id))
 	}
 	none, one := g.placesOf(g.shells[""].PID), g.placesOf(g.shells["1.srv"].PID)
 	for i := range none {
@@ -233,8 +233,8 @@ func (f announcedFile) Write(b []byte) (int, error) {
 }
 
 // startShell starts a shell that makes orphans in a job, or in none.
-func startShell(t *testing.T, join hostapi.Join) *proctest.Shell {
+func startShell(t *testing.T, enter func(pid int)) *proctest.Shell {
 	t.Helper()
-	p := proctest.Start(t, proc.Spec{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ()}, join)
+	p := proctest.Start(t, proc.Spec{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ()}, enter)
 	return &proctest.Shell{PID: p.PID, In: p.In, Out: p.Out}
 }

@@ -21,8 +21,8 @@ const rlimitPrefix = "rlimit_"
 
 // rlimitsOf returns the limits that a job asks for itself, by name. PBS names a resource that it
 // has no limit for as it names any other, so an unknown one is an error.
-func rlimitsOf(job *hostapi.Job) (map[string]hostapi.Rlimit, error) {
-	var asked map[string]hostapi.Rlimit
+func rlimitsOf(job *hostapi.Job) (map[string]proc.Rlimit, error) {
+	var asked map[string]proc.Rlimit
 	for _, resource := range slices.Sorted(maps.Keys(job.ResourceList)) {
 		name, ok := strings.CutPrefix(resource, rlimitPrefix)
 		if !ok {
@@ -36,9 +36,9 @@ func rlimitsOf(job *hostapi.Job) (map[string]hostapi.Rlimit, error) {
 			return nil, fmt.Errorf("resource_list %s: %w", resource, err)
 		}
 		if asked == nil {
-			asked = map[string]hostapi.Rlimit{}
+			asked = map[string]proc.Rlimit{}
 		}
-		asked[name] = hostapi.Rlimit{Soft: soft, Hard: hard}
+		asked[name] = proc.Rlimit{Soft: soft, Hard: hard}
 	}
 	return asked, nil
 }
@@ -49,8 +49,8 @@ func rlimitsOf(job *hostapi.Job) (map[string]hostapi.Rlimit, error) {
 //
 // RLIMIT_AS is pvmem or nothing if vmem is enforced (openpbs pbs_cgroups.PY, manage_rlimit_as). MoM
 // sets it to vmem, and programs that reserve address space without using it die of that.
-func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, error) {
-	limits := map[string]hostapi.Rlimit{}
+func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]proc.Rlimit, error) {
+	limits := map[string]proc.Rlimit{}
 	for name, text := range p.Rlimits.ByName() {
 		if text == "" {
 			continue
@@ -59,7 +59,7 @@ func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, e
 		if err != nil {
 			return nil, hostapi.Errorf(hostapi.KindNode, "rlimits.%s: %w", name, err)
 		}
-		limits[name] = hostapi.Rlimit{Soft: soft, Hard: hard}
+		limits[name] = proc.Rlimit{Soft: soft, Hard: hard}
 	}
 	for name, asked := range a.rlimits {
 		if node, ok := limits[name]; ok && asked.Hard > node.Hard {
@@ -71,22 +71,22 @@ func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]hostapi.Rlimit, e
 	switch {
 	case !p.Memory.ManageRlimitAS:
 	case a.pvmem > 0:
-		limits["as"] = hostapi.Rlimit{Soft: uint64(a.pvmem), Hard: uint64(a.pvmem)}
+		limits["as"] = proc.Rlimit{Soft: uint64(a.pvmem), Hard: uint64(a.pvmem)}
 	case vmemEnforced:
-		limits["as"] = hostapi.Rlimit{Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}
+		limits["as"] = proc.Rlimit{Soft: proc.RlimitInfinity, Hard: proc.RlimitInfinity}
 	}
 	return limits, nil
 }
 
 func rlimitText(n uint64) string {
-	if n == hostapi.RlimitInfinity {
+	if n == proc.RlimitInfinity {
 		return "unlimited"
 	}
 	return fmt.Sprint(n)
 }
 
 // launchLimits are the limits of what MoM starts.
-func (h *hook) launchLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
+func (h *hook) launchLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
 	a, err := askOf(req.Job, req.Node)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
@@ -96,7 +96,7 @@ func (h *hook) launchLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 
 // limitsOf are the limits of what a job that asks for a launches. A number of open files beyond
 // what the kernel lets anybody have (fs.nr_open) is KindJob.
-func (h *hook) limitsOf(a ask) (map[string]hostapi.Rlimit, error) {
+func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
 		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil &&
@@ -118,9 +118,9 @@ func (h *hook) liftsAS() bool {
 // pbs_attach, and a job's bounds are for all of its ranks. A rank that came by ssh has the limits
 // of sshd (RLIMIT_MEMLOCK), which are none of the job's. An unlimited RLIMIT_AS is for what MoM has
 // set, which is not here.
-func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, error) {
+func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
 	limits, err := h.launchLimits(req)
-	if limits["as"].Hard == hostapi.RlimitInfinity {
+	if limits["as"].Hard == proc.RlimitInfinity {
 		delete(limits, "as")
 	}
 	return limits, err
@@ -130,16 +130,16 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]hostapi.Rlimit, er
 // be lifted is no error: the job has less than it might, not more. The job's owner is told. A limit
 // above the process's own is the node's to give. The job's request is text of its user's, and PBS
 // may not even know such a resource.
-func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]hostapi.Rlimit) error {
-	set := func(limits map[string]hostapi.Rlimit) error {
+func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc.Rlimit) error {
+	set := func(limits map[string]proc.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)
 		if errors.Is(err, proc.ErrGone) {
 			return nil
 		}
 		return err
 	}
-	if as, ok := limits["as"]; ok && as.Hard == hostapi.RlimitInfinity {
-		if err := set(map[string]hostapi.Rlimit{"as": as}); err != nil {
+	if as, ok := limits["as"]; ok && as.Hard == proc.RlimitInfinity {
+		if err := set(map[string]proc.Rlimit{"as": as}); err != nil {
 			h.logOf(j.ID()).Warn(err)
 			h.tell(j.ID(), &hostapi.JobUpdate{JobStderr: []string{asStays}})
 		}

@@ -16,11 +16,12 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 func TestRlimitsDecided(t *testing.T) {
-	const none = hostapi.RlimitInfinity
-	type limits = map[string]hostapi.Rlimit
+	const none = proc.RlimitInfinity
+	type limits = map[string]proc.Rlimit
 	for _, tt := range []struct {
 		name string
 		node config.Rlimits
@@ -86,11 +87,11 @@ func TestRlimitsRefusedAtBegin(t *testing.T) {
 // RLIMIT_AS is lifted only if MoM may have set it.
 func TestRlimitsOfSessions(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		got := map[int]map[string]hostapi.Rlimit{}
-		n.setRlimits = func(_ *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit,
+		got := map[int]map[string]proc.Rlimit{}
+		n.setRlimits = func(_ *kernfs.FS, id hostapi.ProcessID, limits map[string]proc.Rlimit,
 			_ func(string) bool) error {
 			if got[id.PID] == nil {
-				got[id.PID] = map[string]hostapi.Rlimit{}
+				got[id.PID] = map[string]proc.Rlimit{}
 			}
 			maps.Copy(got[id.PID], limits)
 			return nil
@@ -99,16 +100,14 @@ func TestRlimitsOfSessions(t *testing.T) {
 		leader := k.Spawn()
 		child, attached := fork(t, k, leader), k.Spawn()
 		k.SetProcess(attached, kernfstest.Attributes{UID: owner})
-		if out := n.do(hostapi.EventLaunch, "1.srv", withPID(leader)); out.Rlimits != nil {
-			t.Errorf("the outcome has %v", out.Rlimits)
-		}
+		n.do(hostapi.EventLaunch, "1.srv", withPID(leader))
 		n.do(hostapi.EventAttach, "1.srv", withPID(attached))
-		launch := map[string]hostapi.Rlimit{"nofile": {Soft: 100, Hard: 200}}
+		launch := map[string]proc.Rlimit{"nofile": {Soft: 100, Hard: 200}}
 		attach := maps.Clone(launch)
 		if n.tree.Has("memsw") {
-			launch["as"] = hostapi.Rlimit{Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}
+			launch["as"] = proc.Rlimit{Soft: proc.RlimitInfinity, Hard: proc.RlimitInfinity}
 		}
-		want := map[int]map[string]hostapi.Rlimit{leader: launch, child: launch, attached: attach}
+		want := map[int]map[string]proc.Rlimit{leader: launch, child: launch, attached: attach}
 		for pid, limits := range want {
 			must.Equal(t, fmt.Sprintf("process %d", pid), limits, got[pid])
 		}
@@ -123,9 +122,9 @@ func TestOwnerIsToldOfAnRLIMIT_ASThatStays(t *testing.T) {
 		}
 		var told []string
 		n.tell = func(id string, u *hostapi.JobUpdate) { told = append(told, id+": "+strings.Join(u.JobStderr, ", ")) }
-		n.setRlimits = func(_ *kernfs.FS, _ hostapi.ProcessID, limits map[string]hostapi.Rlimit,
+		n.setRlimits = func(_ *kernfs.FS, _ hostapi.ProcessID, limits map[string]proc.Rlimit,
 			_ func(string) bool) error {
-			if limits["as"].Hard == hostapi.RlimitInfinity {
+			if limits["as"].Hard == proc.RlimitInfinity {
 				return unix.EPERM
 			}
 			return nil
@@ -162,17 +161,10 @@ func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
 	}
 }
 
-// The same on the running kernel, for a program that the caller starts and for one that it has
-// started.
+// The same on the running kernel.
 func TestKernelRlimits(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Rlimits.Core = "0" })
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(os.Getuid()), asks("ncpus=1", "mem=64mb", "rlimit_nofile=100:200"))
-	out := n.do(hostapi.EventLaunch, "1.srv")
-	want := map[string]hostapi.Rlimit{"core": {}, "nofile": {Soft: 100, Hard: 200}}
-	if n.tree.Has("memsw") {
-		want["as"] = hostapi.Rlimit{Soft: hostapi.RlimitInfinity, Hard: hostapi.RlimitInfinity}
-	}
-	must.Equal(t, "launch", want, out.Rlimits)
 	for _, event := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach} {
 		pid := startActor(t, nil, "sleep").child.PID
 		n.do(event, "1.srv", withPID(pid))

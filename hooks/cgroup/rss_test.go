@@ -190,13 +190,13 @@ func TestKernelRSS(t *testing.T) {
 	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
 	delay := 5
 	n.jobs["1.srv"].KillDelay = &delay // which PBS does not send with begin
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	a := startActor(t, join, "hold", fmt.Sprint(30*mib), file)
+	enter := n.launches("1.srv")
+	a := startActor(t, enter, "hold", fmt.Sprint(30*mib), file)
 	if err := errors.Join(os.Remove(file), f.Close()); err != nil && !errors.Is(err, fs.ErrClosed) {
 		t.Fatal(err)
 	}
 	n.staysAlive("1.srv")
-	b := startActor(t, join, "keep", fmt.Sprint(150*mib))
+	b := startActor(t, enter, "keep", fmt.Sprint(150*mib))
 	b.stdin.Close()
 	start := time.Now()
 	n.awaitDeath("1.srv")
@@ -223,8 +223,8 @@ func TestKernelRSSGrace(t *testing.T) {
 		c.Cgroup.KillGrace = config.Duration(400 * time.Millisecond)
 	})
 	n.begin("1.srv", asks("ncpus=1", "mem=40mb"))
-	a := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "ignore")
-	b := startActor(t, n.do(hostapi.EventLaunch, "1.srv").Join, "keep", fmt.Sprint(60*mib))
+	a := startActor(t, n.launches("1.srv"), "ignore")
+	b := startActor(t, n.launches("1.srv"), "keep", fmt.Sprint(60*mib))
 	start := time.Now()
 	b.stdin.Close()
 	n.awaitDeath("1.srv")

@@ -69,10 +69,10 @@ func integral(s *hostapi.Series, column string) float64 {
 func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
+	enter := n.launches("1.srv")
 	const held = 64 << 20
-	startActor(t, join, "hold", fmt.Sprint(held), "/dev/null")
-	startActor(t, join, "burn")
+	startActor(t, enter, "hold", fmt.Sprint(held), "/dev/null")
+	startActor(t, enter, "burn")
 	n.points(5)
 	must.Eventually(t, "two cpu seconds are used", func() bool {
 		n.points(len(n.series.Times) + 1)
@@ -100,8 +100,8 @@ func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
 func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	startActor(t, join, "sleep")
+	enter := n.launches("1.srv")
+	startActor(t, enter, "sleep")
 	const taken, bursts = 96 << 20, 2
 	n.points(2)
 	until := func(what string, is func(rss float64) bool) {
@@ -113,7 +113,7 @@ func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 		})
 	}
 	for range bursts {
-		eater := startActor(t, join, "hold", fmt.Sprint(taken), "/dev/null")
+		eater := startActor(t, enter, "hold", fmt.Sprint(taken), "/dev/null")
 		until("the memory is up", func(rss float64) bool { return rss > taken })
 		must.NoError(t, eater.child.Signal(unix.SIGKILL))
 		until("the memory is down", func(rss float64) bool { return rss < taken/2 })
@@ -134,8 +134,8 @@ func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 func TestSeriesOfALeakingJobRises(t *testing.T) {
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=500mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	startActor(t, join, "leak", fmt.Sprint(2*mib))
+	enter := n.launches("1.srv")
+	startActor(t, enter, "leak", fmt.Sprint(2*mib))
 	n.points(6)
 	rss := n.series.Columns[hostapi.ColumnRSSBytes]
 	for i := 2; i < len(rss); i++ {
@@ -150,9 +150,9 @@ func TestShortJobHasItsFirstAndLastPoint(t *testing.T) {
 	for _, interval := range []time.Duration{30 * time.Second, time.Hour} {
 		n := &drawn{node: realNode(t, func(f *config.File) { f.Series.Interval = config.Duration(interval) })}
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-		join := n.do(hostapi.EventLaunch, "1.srv").Join
+		enter := n.launches("1.srv")
 		const taken = 96 << 20
-		a := startActor(t, join, "eat", fmt.Sprint(taken))
+		a := startActor(t, enter, "eat", fmt.Sprint(taken))
 		n.awaitPoint()
 		must.NoError(t, a.stdin.Close())
 		must.Eventually(t, "its end", func() bool { return len(n.inside("1.srv")) == 0 })
@@ -185,8 +185,8 @@ func (d *drawn) awaitPoint() {
 func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	startActor(t, join, "burn")
+	enter := n.launches("1.srv")
+	startActor(t, enter, "burn")
 	n.points(3)
 	n.do(hostapi.EventPostsuspend, "1.srv")
 	n.points(len(n.series.Times) + 1) // it has a part of the time before
@@ -203,8 +203,8 @@ func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
 func TestSeriesGoesOnWithTheNextHook(t *testing.T) {
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	startActor(t, join, "burn")
+	enter := n.launches("1.srv")
+	startActor(t, enter, "burn")
 	n.points(3)
 	before := n.series
 	n.restart()
@@ -229,7 +229,7 @@ func TestSeriesGoesOnWithTheNextHook(t *testing.T) {
 func TestSeriesHasNoColumnThatTheKernelDoesNotTell(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV1, eachSecond)
 	n.do(hostapi.EventBegin, "1.srv")
-	k.Spawn(dirsOf(n.do(hostapi.EventLaunch, "1.srv").Join)...)
+	n.launches("1.srv")(k.Spawn())
 	s := n.do(hostapi.EventEpilogue, "1.srv").Usage.Series
 	n.do(hostapi.EventEnd, "1.srv")
 	for _, name := range []string{hostapi.ColumnCPUPressure, hostapi.ColumnReadBytes} {

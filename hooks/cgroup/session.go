@@ -69,7 +69,7 @@ func (h *hook) moveSession(
 	j *cgroup.Job,
 	first member,
 	want func(proc.Process) bool,
-	limits map[string]hostapi.Rlimit,
+	limits map[string]proc.Rlimit,
 ) (taken int, err error) {
 	// The end of the job kills what is in it: never the system's first process, nor us.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
@@ -179,7 +179,7 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 
 // move moves one process into the job, gives it limits and lets go of it. The result is 1 if the
 // process was in no part of the job, else 0.
-func (h *hook) move(j *cgroup.Job, m member, limits map[string]hostapi.Rlimit) (taken int, err error) {
+func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (taken int, err error) {
 	defer m.hold.Close()
 	in, err := j.Attach(m.hold)
 	if other := cgroup.OtherJobError(""); errors.As(err, &other) {

@@ -130,8 +130,8 @@ func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
 		l := n.limits("0-2")
 		l.Mem = ptr(int64(8 * gib))
 		must.NoError(t, n.cgroup("9.srv").Create(l))
-		join := n.cgroup("9.srv").Join()
-		k.Spawn(dirsOf(&hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})...) // else it is swept
+		_, err := n.cgroup("9.srv").Attach(number(k.Spawn())) // else it is swept
+		must.NoError(t, err)
 		n.startAndSettle(nil)
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
@@ -326,9 +326,9 @@ func TestEnforceChanges(t *testing.T) {
 	t.Run("kernel", func(t *testing.T) {
 		n := realNode(t, edit)
 		testEnforceChanges(t, n, func(bytes int64) {
-			join := n.do(hostapi.EventLaunch, "1.srv").Join
+			enter := n.launches("1.srv")
 			n.hook.unwatch("1.srv") // whose sampler would kill it for being over its mem
-			startActor(t, join, "hold", fmt.Sprint(bytes), "/dev/null")
+			startActor(t, enter, "hold", fmt.Sprint(bytes), "/dev/null")
 		})
 	})
 }

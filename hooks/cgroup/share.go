@@ -12,6 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/placement"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // ask is what a job asked for on this host.
@@ -37,7 +38,7 @@ type ask struct {
 	// pmem and pvmem are what any one of the job's processes may hold, and map; 0 when not asked
 	// for.
 	pmem, pvmem pbs.Size
-	rlimits     map[string]hostapi.Rlimit // by name
+	rlimits     map[string]proc.Rlimit // by name
 }
 
 // askOf returns what a job asks for on the host node, but for devices and blocks.
@@ -190,15 +191,11 @@ func pidsOf(job *hostapi.Job) (*int64, error) {
 		return nil, nil
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < minPids {
-		return nil, fmt.Errorf("resource_list pids=%s: not a number of %d or more", v, minPids)
+	if err != nil || n < 1 {
+		return nil, fmt.Errorf("resource_list pids=%s: not a number of 1 or more", v)
 	}
 	return &n, nil
 }
-
-// minPids leaves room for the thread that starts the job's program and is in its cgroup for that
-// moment.
-const minPids = 2
 
 // micsNote tells a job that asks for nmics that it gets none: there are no such devices any more.
 func micsNote(other map[string]string) string {

@@ -246,21 +246,17 @@ func TestPretermLeavesAJobTheCPUTimeToDie(t *testing.T) {
 	})
 }
 
-// No program is started in a frozen cgroup, where the starter would wait for it. A process that is
-// there already is taken in and stops as it enters.
+// A process that enters a suspended job stops there.
 func TestEnterSuspendedJob(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
 		n.launch("1.srv")
 		n.do(hostapi.EventPostsuspend, "1.srv")
-		_, err := n.event(hostapi.EventLaunch, "1.srv")
-		if hostapi.KindOf(err) != hostapi.KindBusy || !strings.Contains(err.Error(), "suspended") {
-			t.Errorf("launch: %v", err)
-		}
+		n.launch("1.srv")
 		pid := k.Spawn()
 		n.do(hostapi.EventAttach, "1.srv", withPID(pid), ownedBy(0))
-		if pids := n.inside("1.srv"); len(pids) != 2 {
-			t.Errorf("processes %v, want two", pids)
+		if pids := n.inside("1.srv"); len(pids) != 3 {
+			t.Errorf("processes %v, want three", pids)
 		}
 		n.do(hostapi.EventEnd, "1.srv")
 		if n.lives(pid) {
@@ -285,8 +281,8 @@ func TestSuspendWithoutFreezer(t *testing.T) {
 func TestKernelSuspend(t *testing.T) {
 	n := realNode(t, nil)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=256mb"))
-	join := n.do(hostapi.EventLaunch, "1.srv").Join
-	startActor(t, join, "burn")
+	enter := n.launches("1.srv")
+	startActor(t, enter, "burn")
 	cpu := func() time.Duration {
 		t.Helper()
 		u, err := n.cgroup("1.srv").Usage()

@@ -27,9 +27,9 @@ import (
 // startOwned starts an actor of the user in the job's cgroup.
 func (n *node) startOwned(id string, uid int, what string, args ...string) *proc.Child {
 	n.t.Helper()
-	join := n.do(hostapi.EventLaunch, id).Join
+	enter := n.launches(id)
 	spec := proc.Spec{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	return startSpec(n.t, spec, join, what, args...).child
+	return startSpec(n.t, spec, enter, what, args...).child
 }
 
 // tracer starts a process outside of every job that traces pids.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
@@ -242,11 +244,18 @@ func (n *node) mknod(node topology.DeviceNode) string {
 // number without a driver.
 func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Errno {
 	n.t.Helper()
-	child, err := proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: []string{
-		"actor", actorArg, n.mknod(node), fmt.Sprint(flags)},
-		Env: []string{"GOMAXPROCS=1"}, Stderr: os.Stderr}, hostapi.Join(j.Join()))
-	must.NoError(n.t, err)
-	exit, err := child.Wait(n.t.Context())
+	spec := proc.Spec{Args: []string{"actor", actorArg, n.mknod(node), fmt.Sprint(flags)}}
+	p := proctest.Start(n.t, spec, func(pid int) {
+		_, err := j.Attach(number(pid))
+		must.NoError(n.t, err)
+	})
+	exit, err := p.Wait(n.t.Context())
 	must.NoError(n.t, err)
 	return unix.Errno(exit.Code())
 }
+
+// number is a process that nobody holds.
+type number int
+
+func (n number) PID() int                    { return int(n) }
+func (n number) Signal(syscall.Signal) error { return nil }

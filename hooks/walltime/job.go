@@ -129,7 +129,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 		}
 	}
 	for _, w := range o.Signals {
-		if note := h.warn(j, job, s, w); note != "" {
+		if note := h.warn(j, job, w); note != "" {
 			notes = append(notes, note)
 		}
 	}
@@ -140,7 +140,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 		// A stopped process takes its SIGTERM when it goes on.
 		err = errors.Join(j.Hasten(), j.SignalAll(ctx, pids, unix.SIGTERM, unix.SIGCONT))
 	case killOthers:
-		err = h.killOthers(j, job, s)
+		err = h.killOthers(j, job)
 	case kill:
 		if s.Tries == 1 {
 			said = "SIGKILL: " + s.Reason
@@ -170,26 +170,26 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 
 // killOthers sends SIGKILL to all but the processes that dump core and the job's leading program.
 // The end of the leading program would be that of the job, and all of it would be killed.
-func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job, s *state) error {
+func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job) error {
 	pids, err := j.Processes()
 	if err != nil {
 		return err
 	}
-	shell, leads := h.shell(pids, job, s)
+	shell, leads := h.shell(pids, job)
 	_, err = j.SignalSome(unix.SIGKILL,
 		func(pid int) bool { return (!leads || pid != shell.PID) && !proc.DumpsCore(h.roots.Proc, pid) })
 	return err
 }
 
 // warn sends a warning's signal. warn returns what the report is to say of it.
-func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, s *state, w config.Warning) (note string) {
+func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, w config.Warning) (note string) {
 	name := config.SignalName(w.Signal)
 	var err error
 	if !w.Shell {
 		err = j.SignalEach(w.Signal)
 	} else {
 		var sent int
-		if sent, err = h.signalShell(j, job, s, w); err == nil && sent == 0 {
+		if sent, err = h.signalShell(j, job, w); err == nil && sent == 0 {
 			return fmt.Sprintf("warning %s: %s was not sent, as the job's leading shell was not found", w, name)
 		}
 	}

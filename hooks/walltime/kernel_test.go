@@ -164,8 +164,7 @@ func TestTermInAStorm(t *testing.T) {
 	}
 }
 
-// A warning reaches every process, or with B: the leading shell alone, by the session that MoM
-// tells or by being MoM's child.
+// A warning reaches every process, or with B: the leading shell alone.
 func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
@@ -174,6 +173,7 @@ func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 		j := n.begin("1.srv", hostapi.Resources{"walltime": "600",
 			"walltime_signal": "B:USR1@300+USR1@200+B:INT@100+@50"})
 		leader, _ := n.start(j, 2, "shell", shell, "note|"+child)
+		n.jobs["1.srv"].SessionID = leader.PID
 		noted := func(atShell, atChild string) {
 			t.Helper()
 			must.Eventually(t, atShell+"; "+atChild,
@@ -190,11 +190,6 @@ func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 		noted("SIGUSR1", "")
 		line(n.at(400*time.Second, "1.srv"), "00:03:20", "warning USR1@200: SIGUSR1 was sent to every process")
 		noted("SIGUSR1 SIGUSR1", "SIGUSR1")
-		n.jobs["1.srv"].SessionID = leader.PID
-		s, err := decodeState(n.jobs["1.srv"].State)
-		must.NoError(t, err)
-		s.MoM = nil
-		n.jobs["1.srv"].State = s.encode()
 		line(n.at(500*time.Second, "1.srv"), "00:01:40", "warning B:INT@100: SIGINT was sent to the leading shell")
 		noted("SIGUSR1 SIGUSR1 SIGINT", "SIGUSR1")
 		line(n.at(550*time.Second, "1.srv"), "00:00:50")
@@ -313,6 +308,7 @@ func TestCoreDump(t *testing.T) {
 			leader, pids := n.start(j, 3, "shell", filepath.Join(t.TempDir(), "signals"), "ignore", "daemon|ignore")
 			must.Eventually(t, "who started the daemon has ended",
 				func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
+			n.jobs["1.srv"].SessionID = leader.PID
 			dumps := pids[slices.IndexFunc(pids, func(pid int) bool { return pid != leader.PID })]
 			spared := []int{leader.PID, dumps} // with its leading program the job would be over
 			slices.Sort(spared)

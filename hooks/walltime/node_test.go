@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,12 +110,27 @@ func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobU
 	return out.Jobs
 }
 
+// enters moves processes into the job.
+func (n *node) enters(j *cgroup.Job) (enter func(pid int)) {
+	return func(pid int) {
+		n.t.Helper()
+		_, err := j.Attach(number(pid))
+		must.NoError(n.t, err)
+	}
+}
+
+// number is a process that nobody holds.
+type number int
+
+func (n number) PID() int                    { return int(n) }
+func (n number) Signal(syscall.Signal) error { return nil }
+
 // start starts the test program as a process of the job, and returns it with the pids that it and
 // its children tell.
 func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (child *proc.Child, pids []int) {
 	n.t.Helper()
 	spec := proc.Spec{Args: append([]string{"actor", actorArg, what}, args...)}
-	p := proctest.Start(n.t, spec, hostapi.Join(j.Join()))
+	p := proctest.Start(n.t, spec, n.enters(j))
 	for range tell {
 		line, err := p.Out.ReadString('\n')
 		pid, bad := strconv.Atoi(strings.TrimSpace(line))

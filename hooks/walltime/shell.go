@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -12,7 +13,7 @@ import (
 
 // signalShell sends a warning's signal to the job's leading shell, if that is in the job's cgroup.
 // sent is to how many processes it went: 1, or 0 where there is none.
-func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, s *state, w config.Warning) (sent int, err error) {
+func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, w config.Warning) (sent int, err error) {
 	pids, err := j.Processes()
 	if errors.Is(err, cgroup.ErrNotFound) {
 		return 0, nil
@@ -20,7 +21,7 @@ func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, s *state, w config.W
 	if err != nil {
 		return 0, err
 	}
-	shell, found := h.shell(pids, job, s)
+	shell, found := h.shell(pids, job)
 	if !found {
 		return 0, nil
 	}
@@ -31,22 +32,13 @@ func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, s *state, w config.W
 	})
 }
 
-// shell returns the process of the job that MoM started. The process is the leader of its session,
-// or the oldest child of a MoM where the session is not known.
-func (h *hook) shell(pids []int, job *hostapi.Job, s *state) (shell proc.Process, found bool) {
-	for _, pid := range pids {
-		p, err := proc.Read(h.roots.Proc, pid)
-		if err != nil {
-			continue
-		}
-		if pid == job.SessionID {
-			return p, true
-		}
-		if s.MoM != nil && p.PPID == s.MoM.PID && (!found || p.StartTime < shell.StartTime) {
-			shell, found = p, true
-		}
+// shell returns the process of the job that MoM started: the leader of its session.
+func (h *hook) shell(pids []int, job *hostapi.Job) (shell proc.Process, found bool) {
+	if !slices.Contains(pids, job.SessionID) {
+		return shell, false
 	}
-	return shell, found
+	shell, err := proc.Read(h.roots.Proc, job.SessionID)
+	return shell, err == nil
 }
 
 // mostTold bounds how many processes are named.

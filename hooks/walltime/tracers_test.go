@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,12 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 const tracedUID = 23473
@@ -32,20 +30,18 @@ func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int)
 	defer r.Close()
 	who := &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	args = append([]string{"actor", actorArg, what}, args...)
+	out := bufio.NewReader(r)
 	if j == nil {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Args, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = args, w, os.Stderr, &syscall.SysProcAttr{Credential: who}
 		err = cmd.Start()
 		n.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	} else {
-		var child *proc.Child
-		child, err = proc.Start(&proc.Spec{Path: "/proc/self/exe", Args: args, Env: []string{"GOMAXPROCS=1"},
-			Stdout: w, Stderr: os.Stderr, Credential: who}, hostapi.Join(j.Join()))
-		n.t.Cleanup(func() { child.Signal(unix.SIGKILL); child.Wait(context.Background()) })
+		out = proctest.Start(n.t, proc.Spec{Args: args, Credential: who}, n.enters(j)).Out
 	}
 	w.Close()
 	must.NoError(n.t, err)
-	if _, err := fmt.Fscan(bufio.NewReader(r), &pid); err != nil {
+	if _, err := fmt.Fscan(out, &pid); err != nil {
 		n.t.Fatal(err)
 	}
 	return pid

@@ -66,7 +66,7 @@ func (j *Job) Wait(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := sleep(ctx, time.Millisecond); err != nil { // a process that visits itself is held by nobody
+		if err := sleep(ctx, time.Millisecond); err != nil { // what has ended may be listed a moment longer
 			return j.notEmpty(ctx, err)
 		}
 	}

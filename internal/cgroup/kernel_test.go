@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -117,7 +116,7 @@ const actorArg = "-cgroup-test-actor"
 func startActor(t testing.TB, join Join) *actor {
 	t.Helper()
 	spec := proc.Spec{Args: []string{"actor", actorArg}}
-	a := &actor{proctest.Start(t, spec, hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})}
+	a := &actor{proctest.Start(t, spec, func(pid int) { join.enter(t, pid) })}
 	a.ask(t, "hello")
 	return a
 }

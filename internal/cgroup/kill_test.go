@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -190,67 +185,6 @@ func TestJobOf(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestVisitingThreadIsNoProcessOfTheJob: a starter whose thread is in the job's v1 cgroups for a
-// fork is no process of the job.
-func TestVisitingThreadIsNoProcessOfTheJob(t *testing.T) {
-	w := needKernel(t, ModeV1)
-	tree := w.tree(t)
-	j := newJob(t, tree, testJob, tree.someLimits())
-	inside, leave, left := make(chan error), make(chan struct{}), make(chan int, 1)
-	onOwnThread(func() {
-		inside <- enterTasks(j.Join().Tasks)
-		<-leave
-		left <- unix.Gettid()
-	})
-	must.NoError(t, <-inside)
-	d := j.home()
-	if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Equal(pids, []int{os.Getpid()}) {
-		t.Errorf("cgroup.procs has %v, %v; want this process", pids, err)
-	}
-	if pids, err := j.Processes(); err != nil || len(pids) != 0 {
-		t.Errorf("processes are %v, %v", pids, err)
-	}
-	r, err := j.Kill(soon(t)) // survived, if the test goes on
-	if err != nil || r.Processes != 0 {
-		t.Errorf("kill: %+v, %v", r, err)
-	}
-	close(leave)
-	tid := <-left
-	must.Eventually(t, "the thread to end", func() bool { return unix.Tgkill(os.Getpid(), tid, 0) != nil })
-}
-
-// onOwnThread runs f on a thread that ends with it; the main thread cannot.
-func onOwnThread(f func()) {
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != os.Getpid() {
-			f()
-			return
-		}
-		elsewhere := make(chan struct{})
-		onOwnThread(func() {
-			close(elsewhere)
-			f()
-		})
-		<-elsewhere
-		runtime.UnlockOSThread()
-	}()
-}
-
-func enterTasks(files []string) error {
-	for _, file := range files {
-		f, err := os.OpenFile(file, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteString("0")
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // TestLockProcesses: the lock holds across processes, and one that dies leaves it, in each kind of

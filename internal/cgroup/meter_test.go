@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -124,7 +123,7 @@ func TestReadingCountsBytesOfDisks(t *testing.T) {
 	join := j.Join()
 	proctest.Start(t, proc.Spec{Path: "/bin/dd",
 		Args: []string{"dd", "if=/dev/zero", "of=" + dir + "/data", "bs=64k", "count=16", "oflag=direct"}},
-		hostapi.Join{CgroupDir: join.CgroupDir, Tasks: join.Tasks})
+		func(pid int) { join.enter(t, pid) })
 	must.Eventually(t, "what was written", func() bool {
 		r, err = m.Read()
 		return err == nil && r.WriteBytes >= written

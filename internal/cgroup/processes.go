@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -16,13 +17,8 @@ import (
 // Processes returns the ids of the processes in the job's cgroup and in those that the job made
 // below it, over all hierarchies, in order. Zombies are not among them. Processes fails with
 // ErrNotFound when the job has no cgroup.
-//
-// A process that merely visits is left out. proc.Start has a thread of the starter enter the v1
-// cgroups for the moment of a fork. cgroup.procs lists a process by any thread of it.
 func (j *Job) Processes() ([]int, error) {
-	dirs := slices.Clone(j.dirs)
-	slices.Reverse(dirs) // the v2 tree knows no visitors: it settles most pids
-	list, found, err := j.list(dirs)
+	list, found, err := j.list(j.dirs)
 	if !found {
 		return nil, fmt.Errorf("processes of job %s: %w", j.id, ErrNotFound)
 	}
@@ -32,29 +28,17 @@ func (j *Job) Processes() ([]int, error) {
 // list returns the processes in dirs and below them, in order. found is whether any of dirs is
 // there.
 func (j *Job) list(dirs []directory) (list []int, found bool, err error) {
-	pids := map[int]bool{} // whether it belongs to the job
+	pids := map[int]bool{}
 	var errs []error
 	for _, d := range dirs {
-		err := d.walk(func(dir directory) error { return j.members(dir, pids) })
+		err := d.walk(func(dir directory) error { return dir.members(pids) })
 		if gone(err) {
 			continue
 		}
 		found = true
 		errs = append(errs, err)
 	}
-	return belonging(pids), found, errors.Join(errs...)
-}
-
-// belonging returns the processes that belong to the job, in order.
-func belonging(pids map[int]bool) []int {
-	list := make([]int, 0, len(pids))
-	for pid, belongs := range pids {
-		if belongs {
-			list = append(list, pid)
-		}
-	}
-	slices.Sort(list)
-	return list
+	return slices.Sorted(maps.Keys(pids)), found, errors.Join(errs...)
 }
 
 // Populated reports whether the job has a process. A job without a cgroup has none.
@@ -108,39 +92,12 @@ func (d directory) children() ([]string, error) {
 }
 
 // members adds the processes of one directory to pids.
-func (j *Job) members(d directory, pids map[int]bool) error {
+func (d directory) members(pids map[int]bool) error {
 	list, err := d.pids("cgroup.procs")
-	if err != nil {
-		return err
-	}
-	list = slices.DeleteFunc(list, func(pid int) bool { return pids[pid] })
-	if len(list) == 0 {
-		return nil
-	}
-	if d.h.v2 {
-		for _, pid := range list {
-			pids[pid] = true
-		}
-		return nil
-	}
-	threads, err := d.pids("tasks")
-	if err != nil {
-		return err
-	}
 	for _, pid := range list {
-		// A process whose first thread has ended is not in tasks either: its own cgroup file tells
-		// it from a visitor.
-		_, leads := slices.BinarySearch(threads, pid)
-		pids[pid] = leads || j.leads(d, pid)
+		pids[pid] = true
 	}
-	return nil
-}
-
-// leads reports whether the first thread of pid is in the job's cgroup of d's hierarchy.
-func (j *Job) leads(d directory, pid int) bool {
-	at, err := j.tree.cgroupsOf(pid)
-	id, in := d.h.jobAt(at[d.h])
-	return err == nil && in && id == j.id
+	return err
 }
 
 // JobOf returns the job in whose cgroup the process pid is, in one hierarchy at least. ok is false

@@ -94,8 +94,8 @@ func (j *Job) signalError(errs []error) error {
 	return nil
 }
 
-// Entered returns the processes that are in the v2 tree or in the job's home. Attach and proc.Start
-// enter these first, so all processes that have entered at all are there. A job without a cgroup
+// Entered returns the processes that are in the v2 tree or in the job's home. Attach
+// enters these first, so all processes that have entered at all are there. A job without a cgroup
 // has none.
 func (j *Job) Entered() ([]int, error) {
 	var dirs []directory

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -163,7 +164,7 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 }
 
 // Ungrouped returns the processes of the job that are in no subgroup, in one hierarchy at least, in
-// order. Zombies and visitors are not among them, as in Processes. A job without a cgroup, or one
+// order. Zombies are not among them, as in Processes. A job without a cgroup, or one
 // that was not split, has none.
 func (j *Job) Ungrouped() ([]int, error) {
 	found := map[int]bool{}
@@ -175,11 +176,11 @@ func (j *Job) Ungrouped() ([]int, error) {
 			}
 			d = directory{FS: main, h: d.h}
 		}
-		if err := j.members(d, found); err != nil && !gone(err) {
+		if err := d.members(found); err != nil && !gone(err) {
 			return nil, fmt.Errorf("processes of job %s: %w", j.id, err)
 		}
 	}
-	return belonging(found), nil
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // SubgroupOf returns the name of the subgroup that the process pid is in, also of one that a

@@ -183,7 +183,6 @@ func (t *Tree) with(controller string) *hierarchy {
 //	reclaim     memory.reclaim, Linux 5.19
 //	freeze      jobs can be frozen
 //	kill        cgroup.kill, Linux 5.14
-//	clone       processes can be born in a cgroup, CLONE_INTO_CGROUP
 //	psi         pressure is accounted by cgroup
 //
 // On v2, blkio is io by its older name. perf_event is in every v2 cgroup and never named
@@ -199,8 +198,6 @@ func (t *Tree) Has(name string) bool {
 		return t.with("freezer") != nil || t.v2 != nil && t.v2.jobs.Exists("cgroup.freeze")
 	case "kill":
 		return t.v2 != nil && t.v2.jobs.Exists("cgroup.kill")
-	case "clone":
-		return t.v2 != nil
 	case "psi":
 		if t.v2 == nil {
 			return false

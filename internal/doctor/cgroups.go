@@ -130,29 +130,12 @@ func (k *kernel) examineNesting() []Finding {
 		"run hookhost on the host; or give the unit or container that it is in Delegate=yes, and no limits")}
 }
 
-// examineFeatures finds what single interface files make possible. clone3 is the kernel's answer to
-// that call.
-func (k *kernel) examineFeatures(clone3 error) []Finding {
+// examineFeatures finds what single interface files make possible.
+func (k *kernel) examineFeatures() []Finding {
 	return []Finding{
 		k.examineFeature(feature{"cgroup.kill", "kill", "cgroup.kill", "a job of any size is killed in one step",
 			"jobs are killed process by process", "Linux 5.14 or newer, with a cgroup v2 tree mounted"}),
 		k.examineFeature(feature{"freezer", "freeze", "cgroup.freeze", "jobs can be suspended in one step",
 			"suspended jobs get SIGSTOP only", "Linux 5.2 or newer with a cgroup v2 tree, or the v1 freezer"}),
-		k.examineBirth(clone3),
 	}
-}
-
-// examineBirth finds how the first process of a job comes into its cgroup.
-func (k *kernel) examineBirth(clone3 error) Finding {
-	const what = "birth in the cgroup"
-	switch {
-	case !k.tree.Has("clone"):
-		return ok(what, "by a thread that enters the v1 cgroups first")
-	case clone3 != nil:
-		return degraded(what, "processes are moved into the v2 tree by pid: clone3 is "+refusal(clone3),
-			"Linux 5.7 or newer; in a container, allow it in the seccomp profile")
-	case !k.since(5, 7):
-		return degraded(what, "processes are moved into the v2 tree by pid", "Linux 5.7 or newer")
-	}
-	return ok(what, "the first process of a job starts inside it (CLONE_INTO_CGROUP)")
 }

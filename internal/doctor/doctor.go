@@ -102,7 +102,7 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 		findings = append(findings, withoutCgroups(err, cgroups.Mode()))
 	} else {
 		findings = append(findings, k.examineCgroups(cgroupNamespace())...)
-		findings = append(findings, k.examineFeatures(probeClone3())...)
+		findings = append(findings, k.examineFeatures()...)
 		findings = append(findings, k.examineMemory()...)
 		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
 		findings = append(findings, k.examineSettings()...)

@@ -50,7 +50,7 @@ func findingsOf(t *testing.T, roots kernfs.Roots, edit func(*config.File)) map[s
 	}
 	k := openFake(t, roots, cfg)
 	all := map[string]Finding{}
-	for _, f := range slices.Concat(k.examineCgroups(initialCgroupNamespace), k.examineFeatures(nil), k.examineMemory(),
+	for _, f := range slices.Concat(k.examineCgroups(initialCgroupNamespace), k.examineFeatures(), k.examineMemory(),
 		k.examineSettings(), k.examineWalltime(), examineTopology(cfg, roots)) {
 		if _, twice := all[f.What]; twice || f.Found == "" || f.Status != OK && f.Advice == "" {
 			t.Errorf("%+v: twice, or without its reason or advice", f)

@@ -148,17 +148,6 @@ func probePidfd() error {
 	return err
 }
 
-// probeClone3 returns the kernel's answer to clone3(2), nil if it has the call. A call without
-// arguments does nothing and is answered by EINVAL.
-func probeClone3() error {
-	_, _, errno := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
-	switch errno {
-	case 0, unix.EINVAL, unix.E2BIG, unix.EFAULT:
-		return nil
-	}
-	return errno
-}
-
 func refusal(err error) string {
 	if errors.Is(err, unix.EPERM) {
 		return "forbidden (" + err.Error() + ")"

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -83,15 +82,11 @@ func TestLimitsThatNeedCapSysResource(t *testing.T) {
 	}
 }
 
-// The calls are tried on this kernel: their answers are those of a kernel that has them, or that it
-// has not.
+// The call is tried on this kernel: its answer is that of a kernel that has it, or that has not.
 func TestSystemCallsAreProbed(t *testing.T) {
-	for name, err := range map[string]error{"pidfd": probePidfd(), "clone3": probeClone3()} {
-		if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
-			t.Errorf("%s: %v", name, err)
-		}
+	if err := probePidfd(); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+		t.Errorf("pidfd: %v", err)
 	}
-	v2 := openFake(t, kernfstest.NewV2().Roots(), config.Default())
 	for _, tt := range []struct {
 		got    Finding
 		status Status
@@ -99,9 +94,7 @@ func TestSystemCallsAreProbed(t *testing.T) {
 	}{
 		{examinePidfd(nil), OK, ""},
 		{examinePidfd(unix.ENOSYS), Degraded, "not there"},
-		{v2.examineBirth(nil), OK, "CLONE_INTO_CGROUP"},
-		{v2.examineBirth(unix.EPERM), Degraded, "by pid: clone3 is forbidden"},
-		{openFake(t, kernfstest.NewV1().Roots(), config.Default()).examineBirth(unix.EPERM), OK, "v1 cgroups first"},
+		{examinePidfd(unix.EPERM), Degraded, "forbidden"},
 	} {
 		if tt.got.Status != tt.status || !strings.Contains(tt.got.Found, tt.found) {
 			t.Errorf("%+v: want %s, %q", tt.got, tt.status, tt.found)

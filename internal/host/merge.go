@@ -50,14 +50,6 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	if o.Argv != nil {
 		m.out.Argv = o.Argv
 	}
-	if o.Join != nil {
-		err := m.claim("join", hook, reflect.DeepEqual(m.out.Join, o.Join))
-		if err == nil {
-			m.out.Join = o.Join
-		}
-		errs = append(errs, err)
-	}
-	errs = append(errs, claimEach(m, "rlimit ", "", hook, &m.out.Rlimits, o.Rlimits))
 	errs = append(errs, m.usage("", hook, &m.out.Usage, o.Usage))
 	errs = append(errs, claimEach(m, resourceUsed, "", hook, &m.out.ResourcesUsed, o.ResourcesUsed))
 	errs = append(errs, m.vnodes(hook, o.Vnodes))

@@ -1,12 +1,13 @@
 package mom
 
 import (
+	"fmt"
 	"os/user"
 	"regexp"
 	"strconv"
+	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // runAs has the program run as another user, with all of that user's groups.
@@ -16,7 +17,7 @@ func (s *Spec) runAs(owner hostapi.Owner) error {
 		return err
 	}
 	s.Env = environmentOf(u, s.Env)
-	s.Credential, err = proc.Credential(u, owner)
+	s.Credential, err = credentialOf(u, owner)
 	return err
 }
 
@@ -34,4 +35,22 @@ func environmentOf(u *user.User, roots []string) []string {
 		}
 	}
 	return env
+}
+
+// credentialOf returns what a process of a job's owner runs with: the owner's ids, and all groups
+// of that user.
+func credentialOf(u *user.User, o hostapi.Owner) (*syscall.Credential, error) {
+	ids, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %s: %w", u.Username, err)
+	}
+	cred := &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
+	for _, id := range ids {
+		gid, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("groups of user %s: %w", u.Username, err)
+		}
+		cred.Groups = append(cred.Groups, uint32(gid))
+	}
+	return cred, nil
 }

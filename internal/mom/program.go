@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // prepare makes what the job needs before it is launched and returns its launch.
@@ -46,8 +45,8 @@ func (w *walk) prepare() (*hostapi.Request, error) {
 		nil
 }
 
-// launch starts the program as the hooks have changed it.
-func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, error) {
+// launch makes the stub the program as the hooks have changed it.
+func (w *walk) launch(s *stub, req *hostapi.Request, out *hostapi.Outcome) error {
 	name, argv0, args, env := req.Progname, w.spec.Program, req.Argv, maps.Clone(req.Env)
 	if out.Progname != nil {
 		name, argv0 = *out.Progname, *out.Progname
@@ -61,26 +60,16 @@ func (w *walk) launch(req *hostapi.Request, out *hostapi.Outcome) (*proc.Child, 
 	maps.Copy(env, out.SetEnv)
 	path, err := findProgram(name, env["PATH"])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var join hostapi.Join
-	if out.Join != nil {
-		join = *out.Join
-	}
-	if w.spec.Umask != nil {
-		// The umask is one for all threads. A hook's program that is started meanwhile sets its own
-		// (hostapi.Serve).
-		defer unix.Umask(unix.Umask(*w.spec.Umask))
-	}
-	return proc.Start(&proc.Spec{
+	return s.become(&order{
 		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env),
-		Stdin: w.spec.Stdin, Stdout: w.spec.Stdout, Stderr: w.spec.Stderr, Credential: w.spec.Credential,
-		Rlimits: out.Rlimits,
-	}, join)
+		Umask: w.spec.Umask, Credential: w.spec.Credential,
+	})
 }
 
 // findProgram finds a program as a shell does: by itself when it has a slash, else in the
-// directories of path. findProgram fails with *proc.ExecError. Whether the job's user may run it is
+// directories of path. findProgram fails with *ExecError. Whether the job's user may run it is
 // left to the kernel.
 func findProgram(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
@@ -101,7 +90,7 @@ func findProgram(name, path string) (string, error) {
 			return candidate, nil
 		}
 	}
-	return "", &proc.ExecError{Path: name, Err: cause}
+	return "", &ExecError{Path: name, Err: cause}
 }
 
 // parseEnv returns the variables of a list; of those named twice the last counts, as with os/exec.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,8 +48,10 @@ func TestLaunchAsHooksSay(t *testing.T) {
 				t.Errorf("output %q, %v; want %q", got, err, tt.want)
 			}
 			req := engine.request(hostapi.EventLaunch)
-			if req.Progname != "/bin/sh" || len(req.Argv) != 2 || req.PID != 0 || req.Env["PBS_JOBID"] != "12.srv" {
-				t.Errorf("launch request: %q %q, pid %d, environment %v", req.Progname, req.Argv, req.PID, req.Env)
+			if req.Progname != "/bin/sh" || len(req.Argv) != 2 || req.PID <= 0 || req.PID != req.Job.SessionID ||
+				req.Env["PBS_JOBID"] != "12.srv" {
+				t.Errorf("launch request: %q %q, pid %d of session %d, environment %v", req.Progname, req.Argv, req.PID,
+					req.Job.SessionID, req.Env)
 			}
 		})
 	}
@@ -106,40 +110,75 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// A program starts with the resource limits that the hooks ask for.
+// launched is an engine whose launch does something to the process that waits.
+func launched(t *testing.T, do func(pid int)) *recorder {
+	return &recorder{answer: answers{
+		hostapi.EventLaunch: func(req *hostapi.Request) (*hostapi.Outcome, error) {
+			do(req.PID)
+			return &hostapi.Outcome{}, nil
+		},
+	}}
+}
+
+// A program starts with the resource limits that launch has set, and with its caller's otherwise.
+// Little address space is no obstacle to a large environment.
 func TestLaunchWithRlimits(t *testing.T) {
-	limits := map[string]hostapi.Rlimit{"nofile": {Soft: 100, Hard: 200}}
-	engine := &recorder{answer: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Rlimits: limits}, nil)}}
-	got, _, err := outputOf(t, engine, shell("ulimit -Sn; ulimit -Hn"))
-	if want := "100\n200\n"; err != nil || got != want {
-		t.Errorf("output %q, %v; want %q", got, err, want)
+	var files unix.Rlimit
+	must.NoError(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &files))
+	own, err := exec.Command("/bin/sh", "-c", "ulimit -Sn; ulimit -Hn").Output()
+	must.NoError(t, err)
+	for _, tt := range []struct {
+		name     string
+		resource int
+		limit    *unix.Rlimit
+		script   string
+		want     string
+	}{
+		{"files", unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 100, Max: 200}, "ulimit -Sn; ulimit -Hn", "100\n200\n"},
+		{"all files", unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files.Max, Max: files.Max}, "ulimit -Sn; ulimit -Hn",
+			fmt.Sprintf("%d\n%d\n", files.Max, files.Max)},
+		{"the caller's files", 0, nil, "ulimit -Sn; ulimit -Hn", string(own)},
+		{"address space", unix.RLIMIT_AS, &unix.Rlimit{Cur: 32 << 20, Max: 32 << 20}, "ulimit -v", "32768\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := shell(tt.script)
+			for i := range 15 {
+				spec.Env = append(spec.Env, fmt.Sprintf("V%d=%s", i, strings.Repeat("x", 1e5)))
+			}
+			got, _, err := outputOf(t, launched(t, func(pid int) {
+				if tt.limit != nil {
+					must.NoError(t, unix.Prlimit(pid, tt.resource, tt.limit, nil))
+				}
+			}), spec)
+			if err != nil || got != tt.want {
+				t.Errorf("output %q, %v; want %q", got, err, tt.want)
+			}
+		})
 	}
 }
 
-// TestLaunchInsideCgroup runs a job whose launch names cgroups of this machine.
+// A program runs in the cgroup that launch has moved the waiting process to. The program needs no
+// second task there.
 func TestLaunchInsideCgroup(t *testing.T) {
-	const root = "/sys/fs/cgroup/"
-	name := fmt.Sprintf("hhtest_mom_%d", os.Getpid())
-	dirs := []string{root + "memory/" + name, root + "pids/" + name, root + "unified/" + name}
-	for _, dir := range dirs {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			kernfstest.Skip(t, "no hybrid cgroups here: %v", err)
-		}
-		t.Cleanup(func() { removeCgroup(t, dir) })
+	kernfstest.NeedRoot(t)
+	root := "/sys/fs/cgroup/pids/"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		root = "/sys/fs/cgroup/"
 	}
-	join := &hostapi.Join{CgroupDir: dirs[2], Tasks: []string{dirs[0] + "/tasks", dirs[1] + "/tasks"}}
-	engine := &recorder{answer: answers{hostapi.EventLaunch: always(&hostapi.Outcome{Join: join}, nil)}}
-	got, _, err := outputOf(t, engine, shell("exec cat /proc/self/cgroup"))
-	must.NoError(t, err)
-	in := map[string]string{}
-	for line := range strings.Lines(got) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if f[1] == "" || f[1] == "memory" || f[1] == "pids" {
-			in[f[1]] = f[2]
+	dir := root + fmt.Sprintf("hhtest_mom_%d", os.Getpid())
+	must.NoError(t, os.Mkdir(dir, 0o755))
+	t.Cleanup(func() { removeCgroup(t, dir) })
+	if err := os.WriteFile(dir+"/pids.max", []byte("1"), 0); err != nil {
+		kernfstest.Elsewhere(t, "no pids controller for it: %v", err)
+	}
+	for range 20 {
+		got, _, err := outputOf(t, launched(t, func(pid int) {
+			must.NoError(t, os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(pid)), 0))
+		}), shell("exec cat /proc/self/cgroup"))
+		if err != nil || !strings.Contains(got, "/"+filepath.Base(dir)+"\n") {
+			t.Fatalf("the program is in %q, %v", got, err)
 		}
 	}
-	want := map[string]string{"": "/" + name, "memory": "/" + name, "pids": "/" + name}
-	must.Equal(t, "cgroups of the program", want, in)
 }
 
 // removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup

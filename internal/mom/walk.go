@@ -114,6 +114,17 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
 	}
+	stub, err := startStub(&w.spec)
+	if err != nil {
+		return nil, fmt.Errorf("run job %s: %w", w.job.ID, err)
+	}
+	started := false
+	defer func() {
+		if !started {
+			stub.end()
+		}
+	}()
+	launch.PID, w.job.SessionID = stub.PID, stub.PID
 	out, err := w.ask(ctx, launch)
 	if err != nil {
 		return nil, err
@@ -126,14 +137,13 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
 	}
-	child, err := w.launch(launch, out)
-	if err != nil {
+	if err := w.launch(stub, launch, out); err != nil {
 		return nil, fmt.Errorf("run job %s: %w", w.job.ID, err)
 	}
+	started = true
 	w.started = time.Now()
 	w.result.Started = true
-	w.job.SessionID = child.PID
-	return child, nil
+	return stub.Child, nil
 }
 
 // mayStart fails when the job's end was asked for before its program was started. Other signals
@@ -167,7 +177,7 @@ func ends(sig syscall.Signal) bool {
 func (w *walk) notStarted(err error) {
 	status := execFail
 	var reject *Reject
-	var program *proc.ExecError
+	var program *ExecError
 	switch {
 	case errors.As(err, &reject) && reject.Action == hostapi.JobActionRerun:
 		status = hookRerun

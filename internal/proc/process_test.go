@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -220,7 +219,7 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 		sleep 60 &
 		setsid sh -c 'echo $$; exec sleep 60' &
 		wait`
-	leader, err := Start(&Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: w}, hostapi.Join{})
+	leader, err := Start(&Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: w})
 	w.Close()
 	must.NoError(t, err)
 	var left int

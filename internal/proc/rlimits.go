@@ -12,6 +12,14 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
+// Rlimit is a resource limit in the unit of getrlimit(2).
+type Rlimit struct {
+	Soft, Hard uint64
+}
+
+// RlimitInfinity is RLIM_INFINITY.
+const RlimitInfinity = ^uint64(0)
+
 // rlimits are the resource limits of getrlimit(2) that can be set here, by their names without
 // RLIMIT_.
 var rlimits = map[string]int{
@@ -25,7 +33,7 @@ var rlimits = map[string]int{
 // raised becomes the process's own hard limit at most. SetRlimits fails with ErrGone when the
 // process is gone; what it set before an error stays. Another process that got the number of id
 // meanwhile keeps what it had.
-func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hostapi.Rlimit,
+func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]Rlimit,
 	mayRaise func(name string) bool) error {
 	if len(limits) == 0 {
 		return nil
@@ -55,7 +63,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]hosta
 }
 
 // setRlimit leaves a limit alone that is as wanted: that takes no privilege.
-func setRlimit(pid int, name string, l hostapi.Rlimit, mayRaise bool) (old unix.Rlimit, err error) {
+func setRlimit(pid int, name string, l Rlimit, mayRaise bool) (old unix.Rlimit, err error) {
 	resource, ok := rlimits[name]
 	if !ok {
 		return old, fmt.Errorf("set rlimit %s of process %d: no such resource: %w", name, pid, errors.ErrUnsupported)
@@ -84,24 +92,8 @@ func setRlimit(pid int, name string, l hostapi.Rlimit, mayRaise bool) (old unix.
 }
 
 func rlimitText(n uint64) string {
-	if n == hostapi.RlimitInfinity {
+	if n == RlimitInfinity {
 		return "unlimited"
 	}
 	return fmt.Sprint(n)
-}
-
-// needed returns the limits that the child would not inherit anyway. The descriptors are always
-// among them: the Go runtime raises its own limit and gives a child the earlier one.
-func needed(limits map[string]hostapi.Rlimit) map[string]hostapi.Rlimit {
-	need := map[string]hostapi.Rlimit{}
-	for name, l := range limits {
-		var own unix.Rlimit
-		resource, ok := rlimits[name]
-		if ok && name != "nofile" && unix.Prlimit(0, resource, nil, &own) == nil && own.Cur == l.Soft &&
-			own.Max == l.Hard {
-			continue
-		}
-		need[name] = l
-	}
-	return need
 }

@@ -5,12 +5,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
 )
@@ -22,9 +23,28 @@ type Process struct {
 	Out *bufio.Reader
 }
 
-// Start starts a process in a job's cgroup, with pipes as its standard input and output. The path
-// of spec is this test program where it has none. The end of the test ends the process.
-func Start(t testing.TB, spec proc.Spec, join hostapi.Join) *Process {
+// waits is the name by which a test program is called that waits to become another.
+const waits = "proctest-waits"
+
+// init is such a program's life: it waits for a line.
+func init() {
+	if os.Args[0] != waits {
+		return
+	}
+	for b := []byte{0}; b[0] != '\n'; {
+		if n, err := unix.Read(0, b); n != 1 && !errors.Is(err, unix.EINTR) {
+			os.Exit(1)
+		}
+	}
+	err := syscall.Exec(os.Args[1], os.Args[2:], os.Environ())
+	fmt.Fprintf(os.Stderr, "execute %s: %v\n", os.Args[1], err)
+	os.Exit(1)
+}
+
+// Start starts a process with pipes as its standard input and output. enter has its pid before its
+// first instruction, to move it into a job's cgroup; nil does nothing. The path of spec is this
+// test program where it has none. The end of the test ends the process.
+func Start(t testing.TB, spec proc.Spec, enter func(pid int)) *Process {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	must.NoError(t, err)
@@ -35,8 +55,12 @@ func Start(t testing.TB, spec proc.Spec, join hostapi.Join) *Process {
 		// The runtime's own use of cpu and memory is small like this, beside what tests measure.
 		spec.Env = append([]string{"GOMAXPROCS=1", "GOGC=off"}, spec.Env...)
 	}
+	if enter != nil {
+		spec.Args = append([]string{waits, spec.Path}, spec.Args...)
+		spec.Path = "/proc/self/exe"
+	}
 	spec.Stdin, spec.Stdout, spec.Stderr = inR, outW, os.Stderr
-	child, err := proc.Start(&spec, join)
+	child, err := proc.Start(&spec)
 	inR.Close()
 	outW.Close()
 	if err != nil {
@@ -54,5 +78,9 @@ func Start(t testing.TB, spec proc.Spec, join hostapi.Join) *Process {
 		inW.Close()
 		outR.Close()
 	})
+	if enter != nil {
+		enter(child.PID)
+		fmt.Fprintln(inW)
+	}
 	return &Process{Child: child, In: inW, Out: bufio.NewReader(outR)}
 }

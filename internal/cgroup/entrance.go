@@ -6,34 +6,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Join tells how to start a process inside a job's cgroup, so that not one instruction of it runs
-// outside.
-type Join struct {
-	// CgroupDir is the job's v2 directory, to clone into (CLONE_INTO_CGROUP); "" where there is no
-	// v2 tree.
-	CgroupDir string
-	// Tasks are the job's v1 tasks files. A thread that writes 0 to each and then forks has its
-	// child in all of them.
-	Tasks []string
-}
-
-// Join returns how to start a process inside the cgroup. Starting fails if the cgroup does not
-// exist; Join does not check.
-func (j *Job) Join() Join {
-	var join Join
-	for i := range j.dirs {
-		if j.left(i) {
-			continue
-		}
-		if j.dirs[i].h.v2 {
-			join.CgroupDir = j.entrance(i).Path(".")
-		} else {
-			join.Tasks = append(join.Tasks, j.entrance(i).Path("tasks"))
-		}
-	}
-	return join
-}
-
 // entrance is the directory that the job's tasks go to in a hierarchy. Mostly that is the job's
 // own. For a cpuset that the job does not have it is the parent of all jobs (PBS's rule for
 // ncpus=0). The parent it is also for a job that began before jobs were in a hierarchy: systemd's,

@@ -1,0 +1,189 @@
+package mom
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// stub is a process in its own session that waits to become a job's program, as a child of pbs_mom
+// does. The event execjob_launch moves it into the job's cgroup, and then it execs. So not one
+// instruction of the program runs outside. The stub is this program: see Become.
+type stub struct {
+	*proc.Child
+	line *os.File // to the stub
+}
+
+// stubName is the name by which this program is called as a stub.
+const stubName = "hookhost-stub"
+
+// order says what a stub becomes.
+type order struct {
+	Path       string
+	Args, Env  []string
+	Umask      *int
+	Credential *syscall.Credential
+}
+
+// ExecError says that the program itself could not be run: there is no such file (errors.Is
+// fs.ErrNotExist), or it may not or cannot be executed. Everything was in place for it.
+type ExecError struct {
+	Path string
+	Err  error // the errno
+}
+
+func (e *ExecError) Error() string { return fmt.Sprintf("execute %s: %v", e.Path, e.Err) }
+
+func (e *ExecError) Unwrap() error { return e.Err }
+
+// startStub starts a stub with the job's standard input, output and error, and returns when it
+// waits. The stub ends by itself when its caller has ended.
+func startStub(spec *Spec) (*stub, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start a stub: %w", os.NewSyscallError("socketpair", err))
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "stub"), os.NewFile(uintptr(pair[1]), "stub")
+	defer theirs.Close()
+	// The stub has its end by the same number, so the numbers of the caller's own files are free.
+	if _, err := unix.FcntlInt(theirs.Fd(), unix.F_SETFD, 0); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start a stub: %w", os.NewSyscallError("fcntl", err))
+	}
+	child, err := proc.Start(&proc.Spec{
+		Path: "/proc/self/exe", Args: []string{stubName, strconv.Itoa(pair[1])},
+		Env:   []string{"GOMAXPROCS=1", "GOGC=off"},
+		Stdin: spec.Stdin, Stdout: spec.Stdout, Stderr: spec.Stderr,
+	})
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	theirs.Close() // or nobody would tell its end
+	s := &stub{Child: child, line: ours}
+	if _, err := io.ReadFull(ours, make([]byte, 1)); err != nil {
+		s.end()
+		return nil, fmt.Errorf("start a stub: it has ended: %w", err)
+	}
+	return s, nil
+}
+
+// become makes the stub a program. become fails with *ExecError when the program is at fault.
+func (s *stub) become(o *order) error {
+	if err := gob.NewEncoder(s.line).Encode(o); err != nil {
+		return fmt.Errorf("execute %s: order the stub: %w", o.Path, err)
+	}
+	text, err := io.ReadAll(s.line) // its end closes when the program runs
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	if n, err := strconv.Atoi(string(text)); err == nil {
+		return &ExecError{Path: o.Path, Err: syscall.Errno(n)}
+	}
+	return fmt.Errorf("execute %s: %s", o.Path, text)
+}
+
+// end ends a stub that becomes nothing. A stub that hangs in the kernel is left to the job's
+// epilogue.
+func (s *stub) end() {
+	s.line.Close()
+	s.Signal(unix.SIGKILL)
+	ctx, cancel := context.WithTimeout(context.Background(), reapTime)
+	defer cancel()
+	s.Wait(ctx)
+}
+
+// IsStub reports whether this program was started as a stub. Its main function calls Become then.
+func IsStub() bool { return os.Args[0] == stubName && len(os.Args) == 2 }
+
+// Become is the life of a stub. Become returns when the stub cannot become the program. Its caller
+// gets the errno of execve(2) by the line, or another error as text.
+func Become() {
+	if fd, err := strconv.Atoi(os.Args[1]); err == nil {
+		unix.CloseOnExec(fd)
+		line := os.NewFile(uintptr(fd), "order")
+		err := obey(line)
+		if errno := syscall.Errno(0); errors.As(err, &errno) {
+			fmt.Fprint(line, int(errno))
+		} else {
+			fmt.Fprint(line, err)
+		}
+	}
+}
+
+// room is the memory that is mapped for the order. An environment has 6 MB at most.
+const room = 32 << 20
+
+// obey waits for the order and carries it out.
+//
+// When the order comes the job's limits are in force. The runtime has to have by then what it may
+// still need: memory (-l pvmem) and its threads (-l pids). With one cpu these are the thread that
+// is locked here and one for all else.
+func obey(line *os.File) error {
+	runtime.LockOSThread()
+	elsewhere := make(chan struct{})
+	go close(elsewhere)
+	<-elsewhere
+	runtime.KeepAlive(make([]byte, room))
+	runtime.GC()
+	var before, now syscall.Rlimit
+	if err := syscall.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		return os.NewSyscallError("getrlimit", err)
+	}
+	if _, err := line.Write([]byte{0}); err != nil {
+		return err
+	}
+	var o order
+	if err := gob.NewDecoder(line).Decode(&o); err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	// Go has raised the soft limit of open files. Exec puts it back, unless Setrlimit was called.
+	if err := syscall.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		return os.NewSyscallError("getrlimit", err)
+	}
+	if now != before {
+		if err := syscall.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	if o.Umask != nil {
+		unix.Umask(*o.Umask)
+	}
+	if o.Credential != nil {
+		if err := changeUser(o.Credential); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(o.Path, o.Args, o.Env)
+}
+
+// changeUser gives up root's rights, those to keys too.
+func changeUser(c *syscall.Credential) error {
+	if err := proc.LeaveSessionKeyring(); err != nil {
+		return err
+	}
+	groups := make([]int, len(c.Groups))
+	for i, g := range c.Groups {
+		groups[i] = int(g)
+	}
+	for _, step := range []func() error{
+		func() error { return syscall.Setgroups(groups) },
+		func() error { return syscall.Setgid(int(c.Gid)) },
+		func() error { return syscall.Setuid(int(c.Uid)) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("become user %d: %v", c.Uid, err) // the errno is not the program's
+		}
+	}
+	return nil
+}
