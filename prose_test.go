@@ -27,8 +27,6 @@ const (
 )
 
 var (
-	// openings are words that hide the subject of a sentence.
-	openings = strings.Fields("What Who Whoever Whose Those One That Of By Where Nobody Without It")
 	// vague are verbs that do not say what a function does.
 	vague = strings.Fields("tell say have take keep look word")
 	// participles are file names that name no thing.
@@ -37,7 +35,7 @@ var (
 )
 
 // TestTextFollowsTheRules reads each Go file of the module. The rules are about the width of lines,
-// the opening and the length of a comment's sentence, and the names of tests, functions and files.
+// the length of a comment's sentences, and the names of tests, functions and files.
 func TestTextFollowsTheRules(t *testing.T) {
 	found := map[string][]string{}
 	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -80,14 +78,8 @@ func textFindings(t *testing.T, name string) []string {
 	}
 	r := &text{set: set}
 	r.width(name, string(source), file)
-	documented := map[*ast.CommentGroup]string{}
-	for _, declaration := range file.Decls {
-		if function, is := declaration.(*ast.FuncDecl); is && function.Doc != nil {
-			documented[function.Doc] = function.Name.Name
-		}
-	}
 	for _, group := range file.Comments {
-		r.sentences(group, documented[group])
+		r.sentences(group)
 	}
 	r.names(file)
 	base, _, _ := strings.Cut(strings.TrimSuffix(path.Base(name), ".go"), "_")
@@ -142,9 +134,8 @@ var (
 	ending = regexp.MustCompile(`[.!?]\s+\S|:\s+[A-Z]`)
 )
 
-// sentences finds sentences that open without their subject or that are too long. The name that the
-// comment documents may open any of them. The indented lines of a comment are data.
-func (r *text) sentences(group *ast.CommentGroup, name string) {
+// sentences finds sentences that are too long. The indented lines of a comment are data.
+func (r *text) sentences(group *ast.CommentGroup) {
 	var block strings.Builder
 	for _, comment := range group.List {
 		line := strings.TrimPrefix(comment.Text, "//")
@@ -163,13 +154,9 @@ func (r *text) sentences(group *ast.CommentGroup, name string) {
 		}
 		rest = rest[len(sentence):]
 		words := strings.Fields(sentence)
-		begin := strings.Join(words[:min(6, len(words))], " ")
-		switch {
-		case len(words) <= 2:
-		case slices.Contains(openings, words[0]) && words[0] != name:
-			r.find(group.Pos(), "begin the sentence with its subject: "+begin)
-		case len(words) > sentenceWords:
-			r.find(group.Pos(), fmt.Sprintf("cut the sentence at %d words: %s", sentenceWords, begin))
+		if len(words) > sentenceWords {
+			r.find(group.Pos(), fmt.Sprintf("cut the sentence at %d words: %s",
+				sentenceWords, strings.Join(words[:6], " ")))
 		}
 	}
 }
