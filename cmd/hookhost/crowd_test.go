@@ -234,6 +234,7 @@ func TestStoppedDaemonIsGivenUp(t *testing.T) {
 	const job = "7.node"
 	n.beginFor(t, job)
 	must.NoError(t, d.cmd.Process.Signal(syscall.SIGSTOP))
+	must.Eventually(t, "the daemon has stopped", func() bool { return state(d.cmd.Process.Pid) == "T" })
 	began := time.Now()
 	own := sleeper(t, ownerUID)
 	results := make(chan result)

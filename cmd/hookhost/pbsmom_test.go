@@ -176,6 +176,7 @@ func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 	m.begin(ended)
 	must.NoError(t, d.cmd.Process.Signal(unix.SIGSTOP))
 	t.Cleanup(func() { d.cmd.Process.Signal(unix.SIGCONT) })
+	must.Eventually(t, "the daemon has stopped", func() bool { return state(d.cmd.Process.Pid) == "T" })
 	for _, input := range []string{m.input("execjob_begin", begun), m.input("execjob_epilogue", ended),
 		m.input("execjob_end", ended)} {
 		conn, err := net.Dial("unix", m.path("run/s"))

@@ -34,13 +34,12 @@ func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int)
 	if j == nil {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Args, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = args, w, os.Stderr, &syscall.SysProcAttr{Credential: who}
-		err = cmd.Start()
+		must.NoError(n.t, cmd.Start())
 		n.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	} else {
 		out = proctest.Start(n.t, proc.Spec{Args: args, Credential: who}, n.enters(j)).Out
 	}
 	w.Close()
-	must.NoError(n.t, err)
 	if _, err := fmt.Fscan(out, &pid); err != nil {
 		n.t.Fatal(err)
 	}
