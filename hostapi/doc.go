@@ -145,9 +145,9 @@
 //
 // A hook may learn something while no event calls it, such as that the kernel killed a process of
 // the job. Then it calls Setup.Tell. The host takes the update over at once: it is in `hookhost
-// jobs` and in the report. Under hookhost run its job_stderr lines are on the job's standard error
-// within milliseconds. pbs_mom has no call for that and gets them with the outcome of epilogue. A
-// notice waits for no event and holds up none. Three things to know:
+// jobs` and in the report. Its job_stderr lines are in the outcome of epilogue, with which MoM
+// writes them to the job's standard error. A notice waits for no event and holds up none. Three
+// things to know:
 //
 //   - The host may die before it has noted a notice, and the hook cannot see that. So tell totals
 //     and tell them again, at exechost_startup and at epilogue: each text reaches the job's

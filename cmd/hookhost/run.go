@@ -185,7 +185,7 @@ func (c *cli) runJob(
 	// A line for the job may come when standard error has no reader, and must not end the job then.
 	// The program has its own SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
-	spec.Signals, spec.Notices = signals, link.Notices
+	spec.Signals = signals
 	spec.Stop = stopSelf
 	result, err := mom.Run(ctx, link, spec)
 	if result.Reject != nil {

@@ -30,10 +30,6 @@ type Jobs interface {
 	// anything for the job. ErrNotFound is also the error for a job that may does not admit. may
 	// takes nil for a job that is not known.
 	Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error)
-	// Notices returns the lines for the job's standard error that hooks told between events,
-	// without the first after of them. all is how many there are. Notices waits until there are
-	// some. The error is io.EOF when a live job is over, and ErrNotFound as with Report.
-	Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) (lines []string, all int, err error)
 }
 
 // Reports knows the reports of jobs, above all of those that have ended.

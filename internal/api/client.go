@@ -147,18 +147,6 @@ func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error)
 	return get[json.RawMessage](ctx, c, "/v1/jobs/"+url.PathEscape(id)+"/report")
 }
 
-// Notices calls tell with the lines for a job's standard error that hooks tell between events. The
-// first after of them are left out. Notices returns nil when the job is over. Notices fails with
-// ErrNotFound, when the host stops and when ctx ends.
-func (c *Client) Notices(ctx context.Context, id string, after int, tell func(Notice)) error {
-	path := fmt.Sprintf("/v1/jobs/%s/notices?after=%d", url.PathEscape(id), after)
-	_, err := stream(ctx, c, path, "notices", func(n Notice) bool {
-		tell(n)
-		return true
-	})
-	return err
-}
-
 // stream calls yield with each value of an answer that comes bit by bit, until it returns false.
 // stream returns the trailer of an answer that came to its end. what names the values in errors.
 func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) (http.Header, error) {

@@ -43,7 +43,7 @@ func FuzzServer(f *testing.F) {
 	get := func(target string) string { return "GET " + target + " HTTP/1.1\r\n\r\n" }
 	newJob := `{"job":{"id":"2.b","exec_vnode":"(n2:ncpus=1)+(n1:ncpus=1)","owner":{"user":"nobody","uid":65534}}}`
 	for _, text := range []string{
-		get("/v1/jobs"), get("/v1/jobs/1.a/report"), get("/v1/jobs/3.c"), get("/v1/jobs/1.a/notices?after=1"),
+		get("/v1/jobs"), get("/v1/jobs/1.a/report"), get("/v1/jobs/3.c"),
 		get("/v1/reports?user=u1000&limit=3&state=ok,oom"), get("/v1/reports?since=2026-01-01T00:00:00Z&host=n2"),
 		get("/v1/node"), get("/v1/jobs/mine"), get("/metrics"),
 		get("/v1/%2e%2e/jobs"), post("/v1/reload", "", ""), post("/v1/jobs", "", ""),
@@ -66,9 +66,7 @@ func FuzzServer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		lines := make(chan string)
-		close(lines)
-		b := &backend{jobs: []Job{own, hidden}, procfs: procfs, lines: lines, member: "1.a"}
+		b := &backend{jobs: []Job{own, hidden}, procfs: procfs, member: "1.a"}
 		s := NewServer(b, b, b, someProcesses{b})
 		s.Reports, s.MoM, s.Host = b, &pbsMoM{}, "n1"
 		ctx := r.Context()

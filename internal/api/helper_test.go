@@ -144,11 +144,10 @@ type backend struct {
 	handle func(context.Context, *hostapi.Request) (*hostapi.Outcome, error)
 	jobs   []Job
 	procfs *kernfs.FS
-	lines  chan string // what is told of every job, until it is closed: then the job is over
-	broken error       // of the reports
-	unread bool        // jobs that are not there cannot be read
-	member string      // the job that every process is in
-	now    error       // what every process is when it is asked for again
+	broken error  // of the reports
+	unread bool   // jobs that are not there cannot be read
+	member string // the job that every process is in
+	now    error  // what every process is when it is asked for again
 
 	mu     sync.Mutex
 	events []*hostapi.Request
@@ -210,26 +209,6 @@ func (b *backend) Find(_ context.Context, f report.Filter, may func(uid int) boo
 		}
 	}
 	return b.broken
-}
-
-// Notices has one reader.
-func (b *backend) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int,
-	error) {
-	if _, err := b.Report(ctx, id, may); err != nil {
-		return nil, 0, err
-	}
-	select {
-	case line, ok := <-b.lines:
-		switch {
-		case !ok:
-			return nil, 0, io.EOF
-		case line == "broken":
-			return nil, 0, errors.New(line)
-		}
-		return []string{line}, after + 1, nil
-	case <-ctx.Done():
-		return nil, 0, context.Cause(ctx)
-	}
 }
 
 func (b *backend) Node(context.Context) (NodeInfo, error) {

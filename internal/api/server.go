@@ -11,7 +11,6 @@
 //	GET  /v1/reports             everybody    a report of a finished job a line, oldest first
 //	GET  /v1/jobs/{id}/processes root, owner  its processes: JobProcesses
 //	GET  /v1/present             everybody    PresentJobs that the caller may know of
-//	GET  /v1/jobs/{id}/notices   root, owner  a Notice a line; ?after=SEQ
 //	GET  /v1/node                everybody    NodeInfo; hooks for root only
 //	POST /v1/reload              root
 //	GET  /metrics                root         text, for Prometheus
@@ -139,7 +138,6 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.question(s.job)))
 	mux.Handle("GET /v1/jobs/mine", s.endpoint(anybody, maxSmall, s.question(s.mine)))
 	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))
-	mux.Handle("GET /v1/jobs/{id}/notices", s.streaming(anybody, s.notices))
 	mux.Handle("GET /v1/jobs/{id}/processes", s.endpoint(anybody, maxSmall, s.question(s.processesOf)))
 	mux.Handle("GET /v1/present", s.endpoint(anybody, maxSmall, s.question(s.present)))
 	mux.Handle("GET /v1/reports", s.streaming(anybody, s.reports))

@@ -20,10 +20,9 @@ func TestClientGivesUpASilentHost(t *testing.T) {
 	must.NoError(t, err)
 	defer l.Close()
 	for name, call := range map[string]func(c *Client) error{
-		"event":   func(c *Client) error { _, err := c.Handle(t.Context(), begun("12.srv")); return err },
-		"attach":  func(c *Client) error { _, err := c.Attach(t.Context(), "12.srv", 7); return err },
-		"jobs":    func(c *Client) error { _, err := c.Jobs(t.Context()); return err },
-		"notices": func(c *Client) error { return c.Notices(t.Context(), "12.srv", 0, func(Notice) {}) },
+		"event":  func(c *Client) error { _, err := c.Handle(t.Context(), begun("12.srv")); return err },
+		"attach": func(c *Client) error { _, err := c.Attach(t.Context(), "12.srv", 7); return err },
+		"jobs":   func(c *Client) error { _, err := c.Jobs(t.Context()); return err },
 	} {
 		c := dial(t, socket)
 		c.silence = 100 * time.Millisecond
@@ -33,10 +32,9 @@ func TestClientGivesUpASilentHost(t *testing.T) {
 	}
 }
 
-// A host that has given a sign of life may take longer for the rest, with a body to read and
-// without.
+// A host that has given a sign of life may take longer for the rest.
 func TestClientWaitsForAHostThatWorks(t *testing.T) {
-	b := &backend{jobs: []Job{job("12.srv", 0)}, lines: make(chan string)}
+	b := &backend{jobs: []Job{job("12.srv", 0)}}
 	b.handle = func(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
 		time.Sleep(4 * time.Second)
 		return &hostapi.Outcome{Message: "late"}, nil
@@ -50,15 +48,5 @@ func TestClientWaitsForAHostThatWorks(t *testing.T) {
 			t.Errorf("%v, %v", out, err)
 		}
 	})
-	defer event.Wait()
-	go func() {
-		time.Sleep(4 * time.Second)
-		b.lines <- "late"
-		close(b.lines)
-	}()
-	var told []string
-	err := c.Notices(t.Context(), "12.srv", 0, func(n Notice) { told = append(told, n.JobStderr...) })
-	if err != nil || len(told) != 1 {
-		t.Errorf("notices %v, %v", told, err)
-	}
+	event.Wait()
 }

@@ -75,32 +75,5 @@ func call[T any](ctx context.Context, l *Link, ask func() (T, error)) (T, error)
 	}
 }
 
-// Notices follows the lines of hooks about the job between events until the job is over or ctx
-// ends: see mom.Spec. The next daemon has the lines that come while none is there, or the epilogue.
-func (l *Link) Notices(ctx context.Context, id string, write func(lines []string)) {
-	const first, longest = 20 * time.Millisecond, 30 * time.Second
-	after, pause := 0, first
-	for {
-		began := time.Now()
-		err := l.client.Notices(ctx, id, after, func(n api.Notice) {
-			after = n.Seq
-			write(n.JobStderr)
-		})
-		// A daemon that does not know of the job has nothing to say.
-		if err == nil || errors.Is(err, api.ErrNotFound) || ctx.Err() != nil {
-			return
-		}
-		if time.Since(began) > longest { // a daemon was there
-			pause = first
-		}
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, longest)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // Close closes the connections to the daemon.
 func (l *Link) Close() { l.client.Close() }

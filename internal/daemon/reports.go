@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
@@ -44,19 +42,6 @@ func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) boo
 	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
 	r.WalltimeLeft = timeLeft(record, now)
 	return json.Marshal(r)
-}
-
-// Notices returns the lines of hooks about a live job between events: see host.Notices.
-func (j *jobs) Notices(ctx context.Context, id string, after int, may func(*hostapi.Job) bool) ([]string, int, error) {
-	record := j.store.Get(id)
-	if record == nil || !may(record.Job) {
-		return nil, 0, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	}
-	lines, all, err := j.host.Notices(ctx, id, after)
-	if errors.Is(err, host.ErrOver) {
-		err = io.EOF
-	}
-	return lines, all, err
 }
 
 // finished returns the last report of a job that has ended and that may admits, with the series of

@@ -149,7 +149,6 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
 	}, called...)
-	h.news.notify(called...)
 	h.adopter.adopt(h.ctx, c)
 }
 

@@ -43,7 +43,6 @@ type Host struct {
 	batches   *batches
 	periodics periodics
 	attaches  *attachLog
-	news      subscribers
 	adopter   adopter
 	dropper   *dropper
 	moms      momWatch

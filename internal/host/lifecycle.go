@@ -97,7 +97,6 @@ func (h *Host) forget(id string) error {
 	h.timers.drop(id)
 	h.dropper.forget(id)
 	h.moms.cancel(id)
-	defer h.news.notify(id)
 	if h.opt.Ended != nil {
 		defer h.opt.Ended()
 	}

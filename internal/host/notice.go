@@ -2,7 +2,6 @@ package host
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,9 +13,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
-
-// ErrOver is what Notices fails with when the job does not live here, any more or at all.
-var ErrOver = errors.New("the job is over")
 
 // Bounds on what notices may put into a job's record.
 const (
@@ -85,7 +81,6 @@ func (h *Host) recordNotice(hook, id string, u *hostapi.JobUpdate, turn bool) (f
 	if err != nil {
 		return nil, cmp.Or(refused, err)
 	}
-	h.news.notify(id)
 	return fresh, nil
 }
 
@@ -153,33 +148,5 @@ func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	out.JobStderr = lines
 	if told := rec.Diag[node]; strings.Contains(told, out.Diag) {
 		out.Diag = told
-	}
-}
-
-// Notices returns the lines for the job's standard error that hooks told between events. The first
-// after of them are left out; all is how many there are. The call waits until there are some. The
-// error is ErrOver when the job is over, ErrClosed when the host is closing, and ctx's at its end.
-// A record that was lost begins to count anew; then lines come again.
-func (h *Host) Notices(ctx context.Context, id string, after int) (lines []string, all int, err error) {
-	news, cancel := h.news.subscribe(id)
-	defer cancel()
-	for {
-		rec := h.opt.Store.Get(id)
-		switch {
-		case rec == nil:
-			return nil, 0, ErrOver
-		case after < 0 || after > len(rec.Told):
-			after = 0
-		}
-		if len(rec.Told) > after {
-			return rec.Told[after:], len(rec.Told), nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return nil, 0, context.Cause(ctx)
-		case <-h.ctx.Done():
-			return nil, 0, ErrClosed
-		}
 	}
 }

@@ -81,7 +81,6 @@ func (h *Host) update(c *chain, from caller) {
 	}
 	free, busy, release := h.jobs.tryAll(slices.Sorted(maps.Keys(jobs)))
 	h.change(note(c), free...)
-	h.news.notify(free...)
 	release()
 	if len(busy) == 0 {
 		return
@@ -104,7 +103,6 @@ func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) {
 		return
 	}
 	defer release()
-	defer h.news.notify(id)
 	h.change(note, id)
 }
 

@@ -53,11 +53,6 @@ type Spec struct {
 	// well. When it returns the job is resumed. A job without Stop is resumed by SIGCONT.
 	Stop func()
 
-	// Notices, if set, calls tell with the lines for the job's standard error that hooks send
-	// between events, as they come. Notices returns when the job is over or ctx ends, and is called
-	// once, when begin was accepted.
-	Notices func(ctx context.Context, job string, tell func(lines []string))
-
 	// AuxDir is where the file PBS_NODEFILE is made; it is created, 0755, when missing. "" for no
 	// such file.
 	AuxDir string

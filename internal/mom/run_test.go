@@ -1,7 +1,6 @@
 package mom
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -224,68 +223,7 @@ func TestRunJobStderrOnce(t *testing.T) {
 	must.Equal(t, "job stderr", []string{line}, result.Outcome.JobStderr)
 }
 
-// A line that is told while the program runs is on its standard error then, and once, though
-// epilogue repeats it.
-func TestRunNotices(t *testing.T) {
-	const line, other = "Cgroup mem limit exceeded: Killed process 1 (a)",
-		"Cgroup mem limit exceeded: Killed process 2 (a)"
-	engine := &recorder{answer: answers{hostapi.EventEpilogue: always(&hostapi.Outcome{JobStderr: []string{line,
-		other}}, nil)}}
-	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	must.NoError(t, err)
-	defer f.Close()
-	spec := shell("until grep -q exceeded \"$0\"; do sleep 0.02; done; echo own >&2")
-	spec.Args = append(spec.Args, f.Name())
-	spec.Stderr = f
-	ended := false
-	spec.Notices = func(ctx context.Context, job string, tell func([]string)) {
-		if job != spec.Job.ID {
-			t.Errorf("notices of job %s, want %s", job, spec.Job.ID)
-		}
-		tell([]string{line})
-		tell([]string{line})
-		<-ctx.Done()
-		ended = true
-	}
-	result, err := Run(t.Context(), engine, spec)
-	must.NoError(t, err)
-	if !ended {
-		t.Error("the notices are followed beyond the job's end")
-	}
-	b, err := os.ReadFile(f.Name())
-	if want := line + "\nown\n" + other + "\n"; err != nil || string(b) != want {
-		t.Errorf("stderr %q, %v; want %q", b, err, want)
-	}
-	must.Equal(t, "job stderr", []string{line, other}, result.Outcome.JobStderr)
-}
-
-// A reader that is stuck holds up neither epilogue nor end.
-func TestRunNoticesIntoFullPipe(t *testing.T) {
-	engine := &recorder{}
-	out, in, err := os.Pipe()
-	must.NoError(t, err)
-	defer in.Close()
-	spec := shell("exit 0")
-	spec.Stderr = in
-	spec.Notices = func(_ context.Context, _ string, tell func([]string)) {
-		tell([]string{strings.Repeat("x", 1<<20)})
-	}
-	done := make(chan error, 1)
-	go func() { _, err := Run(t.Context(), engine, spec); done <- err }()
-	end := time.Now().Add(10 * time.Second)
-	for ; engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no end: %v", engine.events())
-		}
-	}
-	out.Close()
-	if err := <-done; !errors.Is(err, unix.EPIPE) {
-		t.Errorf("error %v, want EPIPE", err)
-	}
-}
-
-// The lines of events are written no other way. A stuck reader gets them in order and once, after
-// the job's end.
+// A stuck reader holds up neither epilogue nor end, and gets each line once and in order.
 func TestRunEventLinesIntoFullPipe(t *testing.T) {
 	out, in, err := os.Pipe()
 	must.NoError(t, err)

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// stderr writes lines of hooks to the job's standard error, each text once. epilogue repeats the
-// lines that came while the job ran, and end those of epilogue if that failed. Hooks use different
-// texts for lines that are not the same (hostapi.Setup.Tell).
+// stderr writes lines of hooks to the job's standard error, each text once. end repeats the
+// lines of epilogue if that failed. Hooks use different texts for lines that are not the same
+// (hostapi.Setup.Tell).
 //
 // The pipe may be full and its reader asleep, and the job is to be ended all the same. So a
 // goroutine writes, in the order in which the lines came, and lives as long as there is something

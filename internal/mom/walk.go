@@ -61,7 +61,6 @@ func (w *walk) begin(ctx context.Context) error {
 
 // run does all that follows an accepted begin.
 func (w *walk) run(ctx context.Context) error {
-	deafen := w.listen(ctx)
 	child, err := w.start(ctx)
 	if err != nil {
 		w.notStarted(err)
@@ -71,27 +70,8 @@ func (w *walk) run(ctx context.Context) error {
 	}
 	w.announce(ctx, hostapi.EventEpilogue)
 	w.announce(ctx, hostapi.EventEnd)
-	deafen()
 	w.cleanUp(ctx)
 	return err
-}
-
-// listen has what hooks tell between events written to the job's standard error, until the function
-// that it returns is called.
-func (w *walk) listen(ctx context.Context) (deafen func()) {
-	if w.spec.Notices == nil || w.spec.Stderr == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.spec.Notices(ctx, w.spec.Job.ID, w.stderr.write)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
 }
 
 // sayTime is how long a program is held back for somebody to read what its prologue and launch have
