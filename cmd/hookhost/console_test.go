@@ -57,10 +57,7 @@ func TestEverythingElseIsSaidOnTheConsole(t *testing.T) {
 	const tm = "../../internal/tm"
 	allowed := map[string]int{
 		"console.go": 2,
-		"hook.go":    1, // an export
 		"top.go":     2, // a screen; internal/top has names printable
-		// A line of progress that the next one replaces; it has figures alone.
-		"reportverify.go": 2,
 		// The streams of programs that they start.
 		"run.go":          2,
 		tm + "/attach.go": 2,

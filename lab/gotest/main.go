@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +92,6 @@ func ended(state *os.ProcessState) error {
 // event is a line of go test -json (go doc test2json, go help buildjson).
 type event struct {
 	Action, Package, Test, Output string
-	Elapsed                       float64 // seconds
 }
 
 // pkg is a package whose tests run.
@@ -208,6 +208,7 @@ func (p *progress) end(e event, k *pkg) error {
 	if b := k.tests[e.Test]; b != nil {
 		text = b.String()
 	}
+	took := p.now().Sub(k.since[e.Test])
 	delete(k.since, e.Test)
 	delete(k.tests, e.Test)
 	if e.Action == "fail" && e.Test != "" {
@@ -215,7 +216,7 @@ func (p *progress) end(e event, k *pkg) error {
 	}
 	if e.Test != "" {
 		if k.slow[e.Test] {
-			p.printf("%s\t%s %s after %.1fs\n", e.Action, short(e.Package), e.Test, e.Elapsed)
+			p.printf("%s\t%s %s after %.0fs\n", e.Action, short(e.Package), e.Test, took.Seconds())
 		}
 		return nil
 	}
@@ -248,5 +249,6 @@ func (p *progress) flush() error {
 
 // short is a package's folder.
 func short(name string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(name, "github.com/hookhost/hookhost"), "/")
+	folder := strings.TrimPrefix(strings.TrimPrefix(name, "github.com/hookhost/hookhost"), "/")
+	return cmp.Or(folder, ".")
 }

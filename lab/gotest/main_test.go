@@ -16,12 +16,12 @@ func TestProgressNamesPackagesSlowTestsAndFailures(t *testing.T) {
 {"Action":"run","Package":"b","Test":"TestTwo"}
 {"Action":"output","Package":"b","Test":"TestTwo","Output":"two_test.go:1: wrong\n"}
 WAIT
-{"Action":"fail","Package":"b","Test":"TestTwo","Elapsed":12}
+{"Action":"fail","Package":"b","Test":"TestTwo"}
 {"Action":"output","Package":"b","Output":"FAIL\tb\t0.1s\n"}
 {"Action":"fail","Package":"b"}
 {"Action":"build-output","ImportPath":"c","Output":"c.go:1: syntax error\n"}
 no event
-{"Action":"pass","Package":"github.com/hookhost/hookhost/a","Test":"TestOne","Elapsed":11}
+{"Action":"pass","Package":"github.com/hookhost/hookhost/a","Test":"TestOne"}
 {"Action":"output","Package":"github.com/hookhost/hookhost/a","Output":"PASS\n"}
 {"Action":"output","Package":"github.com/hookhost/hookhost/a","Output":"ok  \ta\t11s\n"}
 {"Action":"pass","Package":"github.com/hookhost/hookhost/a"}
@@ -50,11 +50,11 @@ begin	b
 runs	a TestOne: 10s so far
 runs	b TestTwo: 10s so far
 two_test.go:1: wrong
-fail	b TestTwo after 12.0s
+fail	b TestTwo after 10s
 FAIL	b	0.1s
 c.go:1: syntax error
 no event
-pass	a TestOne after 11.0s
+pass	a TestOne after 10s
 ok  	a	11s
 `, strings.Join(printed, "\n"))
 	must.Equal(t, "log", `two_test.go:1: wrong
