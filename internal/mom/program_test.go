@@ -141,6 +141,9 @@ func TestLaunchWithRlimits(t *testing.T) {
 		{"address space", unix.RLIMIT_AS, &unix.Rlimit{Cur: 32 << 20, Max: 32 << 20}, "ulimit -v", "32768\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.resource == unix.RLIMIT_AS && testing.Short() {
+				t.Skip("the race detector, with which the short tests run, needs more")
+			}
 			spec := shell(tt.script)
 			for i := range 15 {
 				spec.Env = append(spec.Env, fmt.Sprintf("V%d=%s", i, strings.Repeat("x", 1e5)))
