@@ -69,7 +69,8 @@ type (
 	ExecjobBegin interface {
 		ExecjobBegin(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExecjobPrologue is called on each host after every host accepted begin.
+	// ExecjobPrologue is called on each host after every host accepted begin. PBS sends it where
+	// `openpbs install --event execjob_prologue` has asked for it, and nowhere else.
 	ExecjobPrologue interface {
 		ExecjobPrologue(ctx context.Context, req *Request) (*Outcome, error)
 	}

@@ -60,6 +60,8 @@ func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 	fs.IntVar(&r.Freq, "freq", r.Freq, "seconds between two exechost_periodic")
 	const failUsage = "what a hook that crashes or runs into its alarm does to the vnodes"
 	fs.StringVar(&r.FailAction, "fail-action", r.FailAction, failUsage)
+	fs.StringArrayVar(&r.More, "event", nil,
+		"ask PBS for this event, too, which a hook of the site's handles: execjob_prologue; may be repeated")
 	fs.BoolVar(&r.Cgswap, "cgswap", false,
 		"register the server's hook NAME_cgswap as well, which fills in the resource cgswap (manage_cgswap)")
 	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false,

@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,7 +155,7 @@ func (h *serverHook) script(t *testing.T) string {
 var asRegistered = map[string]string{"type": "site", "enabled": "true", "user": "pbsadmin", "alarm": "90",
 	"freq": "120", "order": "100", "debug": "false",
 	"fail_action": "offline_vnodes",
-	"event": "execjob_begin,execjob_prologue,execjob_epilogue,execjob_end,execjob_preterm,execjob_launch," +
+	"event": "execjob_begin,execjob_epilogue,execjob_end,execjob_preterm,execjob_launch," +
 		"exechost_periodic," +
 		"exechost_startup,execjob_attach,execjob_resize,execjob_abort,execjob_postsuspend,execjob_preresume"}
 
@@ -224,7 +226,7 @@ func TestOpenPBSInstall(t *testing.T) {
 		"is disabled, and stays so. To enable it: qmgr -c 'set hook hookhost enabled = true'") {
 		t.Errorf("of a disabled hook it says %q", out)
 	}
-	want = []string{`set hook hookhost event = "` + strings.Join(openpbs.Events, ",") + `"`,
+	want = []string{`set hook hookhost event = "` + strings.Join(openpbs.Default().Events(), ",") + `"`,
 		"set hook hookhost freq = 120"} // which PBS forgets with exechost_periodic
 	must.Equal(t, "directives", want, s.log())
 	s.hookhost("install", "--alarm", "90", "--order", "100")
@@ -393,6 +395,53 @@ func TestOpenPBSPrint(t *testing.T) {
 				t.Error("install finds something to change behind it")
 			}
 		})
+	}
+}
+
+// PBS is asked for the events that hookhost's own hooks handle. Each of its programs says which
+// those are.
+func TestPBSIsAskedForTheEventsThatHooksHandle(t *testing.T) {
+	handled := map[string]bool{}
+	programs, err := filepath.Glob(filepath.Join(built, "hooks/*"))
+	must.NoError(t, err)
+	for _, program := range programs {
+		out, err := exec.Command(program, "--describe").Output()
+		must.NoError(t, err)
+		var d struct{ Events []string }
+		must.NoError(t, json.Unmarshal(out, &d))
+		for _, e := range d.Events {
+			handled[e] = true
+		}
+	}
+	want := slices.Sorted(maps.Keys(handled))
+	must.Equal(t, "events", want, slices.Sorted(slices.Values(openpbs.Default().Events())))
+}
+
+// A hook of the site's may handle an event more. Both ways ask PBS for it while it is named, and
+// take what an earlier registration had besides out of the list.
+func TestOpenPBSAsksForTheEventsThatASiteNames(t *testing.T) {
+	all := strings.Join(openpbs.Events, ",")
+	more := []string{"--event", "execjob_prologue", "--event", "execjob_begin"}
+	s := newPBSServer(t)
+	printed := func(args ...string) {
+		t.Helper()
+		script := s.hookhost(append([]string{"print"}, args...)...)
+		if _, complaints, status := s.command([]byte(script), "sh"); status != 0 {
+			t.Fatalf("exit status %d: %s", status, complaints)
+		}
+	}
+	installed := func(args ...string) { t.Helper(); s.hookhost(append([]string{"install"}, args...)...) }
+	for _, register := range []func(args ...string){installed, printed} {
+		register(more...)
+		must.Equal(t, "events", all, s.hook("hookhost").Attributes["event"])
+		register()
+		s.registered()
+	}
+	s.log()
+	s.refused([]string{"install", "--event", "queuejob"}, `event "queuejob": want one of pbs_mom's: execjob_begin, `)
+	s.refused([]string{"print", "--event", "prologue"}, `event "prologue": want one of pbs_mom's: execjob_begin, `)
+	if log := s.log(); log[0] != "" {
+		t.Errorf("it did %q", log)
 	}
 }
 

@@ -15,6 +15,7 @@ A daemon that is started later tells the server of its vnodes at the next execho
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
 The comment of a job that is held says why only if the scheduler waits for each execjob_begin, 0.1 s a job. To have it wait:
     qmgr -c 'set sched default job_run_wait = execjob_hook'
+Where a hook of this site handles execjob_prologue, give --event execjob_prologue each time: else PBS does not send it.
 `
 
 // Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host

@@ -32,6 +32,8 @@ type Registration struct {
 	Alarm      int    // seconds that one event may take
 	Freq       int    // seconds between two exechost_periodic
 	FailAction string // comma list of offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle; none
+	// More are events that hooks of the site's handle, beside those that hookhost itself needs.
+	More []string
 	// Named are the attributes among these that a hook which is there is to have as well, by PBS's
 	// names: order, alarm, freq, fail_action. Install leaves its other attributes as they are.
 	Named []string
@@ -84,13 +86,13 @@ func (r Registration) Check() error {
 			return fmt.Errorf("fail_action %q: want %s", r.FailAction, strings.Join(failActions, ", "))
 		}
 	}
-	return nil
+	return r.checkMore()
 }
 
 // attributes are what is set, in an order that PBS takes: fail_action, freq and user depend on the
 // events (mgr_hook_set in hook_func.c). enabled is apart.
 func (r Registration) attributes() [][2]string {
-	return [][2]string{{"type", "site"}, {"event", strings.Join(Events, ",")}, {"order", strconv.Itoa(r.Order)},
+	return [][2]string{{"type", "site"}, {"event", strings.Join(r.Events(), ",")}, {"order", strconv.Itoa(r.Order)},
 		{"alarm", strconv.Itoa(r.Alarm)},
 		{"freq", strconv.Itoa(r.Freq)}, {"user", "pbsadmin"}, {"fail_action", r.FailAction}}
 }

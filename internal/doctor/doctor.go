@@ -78,7 +78,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings = append(findings, examineKernelLog(), examineState(n.State))
 	findings = append(findings, n.examineHooks()...)
 	findings = append(findings, d.examineRefused()...)
-	findings = append(findings, n.examineOpenPBS()...)
+	findings = append(findings, n.examineOpenPBS(d.info.Hooks)...)
 	findings = append(findings, n.examineVntype()...)
 	findings = append(findings, n.examineFromPBS()...)
 	return append(findings, d.examine(n.Socket)...)

@@ -11,14 +11,15 @@ import (
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
+	"github.com/hookhost/hookhost/internal/api"
 	momhook "github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // examineOpenPBS finds what pbs_mom of this host has: the hook, as the server sent it to
 // mom_priv/hooks, and pbs_python. There is no finding on a host without pbs_mom, or if nobody but
-// root may read its folder.
-func (n *Node) examineOpenPBS() []Finding {
+// root may read its folder. hooks are the daemon's.
+func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 	home, err := n.Settings.File.OpenPBS.MoMHome()
 	if err != nil {
 		return nil
@@ -36,7 +37,7 @@ func (n *Node) examineOpenPBS() []Finding {
 			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'"))
 	}
 	if h, err := dir.Hook(name); err == nil && h.Enabled() {
-		findings = append(findings, n.examineAttributes(h)...)
+		findings = append(findings, n.examineAttributes(h, hooks)...)
 	}
 	if called {
 		findings = append(findings, examineResource(dir)...)

@@ -70,7 +70,7 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 			}
 			n := nodeWith(t, config.Default())
 			n.Settings.File.OpenPBS = config.OpenPBS{Home: home, Conf: filepath.Join(home, "none.conf")}
-			findings := n.examineOpenPBS()
+			findings := n.examineOpenPBS(nil)
 			last := findings[len(findings)-1]
 			if last.Status != tt.status || !strings.Contains(last.Found, tt.found) {
 				t.Errorf("%+v: want %s, %q", last, tt.status, tt.found)
@@ -79,7 +79,7 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 	}
 	n := nodeWith(t, config.Default())
 	n.Settings.File.OpenPBS.Home = t.TempDir()
-	if f := n.examineOpenPBS(); f != nil {
+	if f := n.examineOpenPBS(nil); f != nil {
 		t.Errorf("without pbs_mom: %+v", f)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -16,10 +17,11 @@ import (
 type registered struct{ *openpbs.Hook }
 
 // examineAttributes finds attributes of our enabled hook with which not all works, and what follows
-// from each.
-func (n *Node) examineAttributes(h *openpbs.Hook) []Finding {
+// from each. hooks are those of the daemon: none where it does not run.
+func (n *Node) examineAttributes(h *openpbs.Hook, hooks []api.HookInfo) []Finding {
 	r := registered{h}
-	return slices.Concat(r.events(), r.user(), r.alarm(n.slowestHook()), r.freq(n.Settings.File), r.failAction())
+	return slices.Concat(r.events(), r.waiting(hooks), r.user(), r.alarm(n.slowestHook()), r.freq(n.Settings.File),
+		r.failAction())
 }
 
 // slowestHook returns which of this node's hooks may take longest at an event.
@@ -44,12 +46,11 @@ func (r registered) qmgr(assignment string) string {
 	return "on the PBS server's host: qmgr -c 'set hook " + r.Name + " " + assignment + "'"
 }
 
-// withoutEvent says what does not happen where MoM does not call the hook at an event.
+// withoutEvent says what does not happen where MoM does not call the hook at an event that hookhost
+// needs.
 var withoutEvent = map[string]string{
-	"execjob_begin": "a job gets its cgroup at its prologue or launch only, " +
+	"execjob_begin": "a job gets its cgroup at its launch only, " +
 		"and is refused that late where there is no room",
-	"execjob_prologue": "a job whose begin was not seen here is confined from its launch on, " +
-		"and on its other hosts not at all",
 	"execjob_launch":   "the programs that pbs_mom starts run outside of their jobs' cgroups: nothing confines them",
 	"execjob_attach":   "what pbs_attach takes into a job is not confined",
 	"execjob_epilogue": "what a job leaves behind lives until its end, and PBS is not told the last of what it used",
@@ -72,11 +73,11 @@ func (r registered) events() []Finding {
 	what := r.what("event")
 	if r.Attributes["event"] == "" {
 		return []Finding{impossible(what, "it is called at no event: pbs_mom does not call hookhost",
-			r.qmgr(`event = "`+strings.Join(openpbs.Events, ",")+`"`))}
+			r.qmgr(`event = "`+strings.Join(openpbs.Default().Events(), ",")+`"`))}
 	}
 	called := strings.Split(r.Attributes["event"], ",")
 	var missing, lost []string
-	for _, e := range openpbs.Events {
+	for _, e := range openpbs.Default().Events() {
 		if !slices.Contains(called, e) {
 			missing, lost = append(missing, e), append(lost, "at "+e+": "+withoutEvent[e])
 		}
@@ -96,6 +97,26 @@ func (r registered) events() []Finding {
 		findings = append(findings, degraded(r.what("other events"),
 			"it is called at "+list+" too, where it has nothing to do: the server waits for it in vain",
 			r.qmgr(`event -= "`+list+`"`)))
+	}
+	return findings
+}
+
+// waiting finds hooks that wait for an event which PBS does not send. events has those that
+// hookhost itself needs.
+func (r registered) waiting(hooks []api.HookInfo) []Finding {
+	called := strings.Split(r.Attributes["event"], ",")
+	var findings []Finding
+	for _, h := range hooks {
+		for _, e := range h.Events {
+			event := string(e)
+			if slices.Contains(called, event) || slices.Contains(openpbs.Default().Events(), event) {
+				continue
+			}
+			findings = append(findings, degraded(r.what("event "+event),
+				"hook "+h.Name+" waits for it, and PBS does not send it",
+				"on the PBS server's host: hookhost openpbs install --event "+event+
+					", or what 'hookhost openpbs print --event "+event+"' prints"))
+		}
 	}
 	return findings
 }

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -17,7 +19,7 @@ import (
 // (hook_save in OpenPBS's hook.c). The later one of two lines for one attribute counts.
 func controlOf(r openpbs.Registration, more string) string {
 	return fmt.Sprintf("hook_name=h\nfail_action=%s\nevent=%s\norder=%d\nalarm=%d\n%s",
-		r.FailAction, strings.Join(openpbs.Events, ","), r.Order, r.Alarm, more)
+		r.FailAction, strings.Join(r.Events(), ","), r.Order, r.Alarm, more)
 }
 
 // A hook may have an attribute with which it does not do all that it is for. The finding says what
@@ -52,7 +54,7 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 					set + `event += "execjob_abort,execjob_preresume"'`}}},
 		{name: "begin", control: without("execjob_begin"),
 			want: []want{
-				{"PBS hook h event", Degraded, "at its prologue or launch only", `event += "execjob_begin"'`}}},
+				{"PBS hook h event", Degraded, "at its launch only", `event += "execjob_begin"'`}}},
 		{name: "launch", control: without("execjob_launch"),
 			want: []want{{"PBS hook h event", Impossible, "nothing confines them", `event += "execjob_launch"'`}}},
 		{name: "the server's events", control: strings.Replace(with(""), "event=", "event=queuejob,runjob,", 1),
@@ -65,10 +67,11 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 				"it is 30: hookhost has to answer within 27 s, and hook cgroup may take 60 s",
 				set + "alarm = 90'"},
 			{"PBS hook h fail_action", OK, "it is none", set + "fail_action = offline_vnodes'"}}},
-		{name: "user", control: with("user=pbsuser\n"),
-			want: []want{{"PBS hook h user", Impossible, "No job gets past its prologue", set + "user = pbsadmin'"}}},
-		{name: "user without a prologue", control: "user=pbsuser\n" + without("execjob_prologue"), want: []want{
-			{"PBS hook h event", Degraded, "at execjob_prologue: ", `"execjob_prologue"'`},
+		{name: "user with a prologue",
+			control: with("user=pbsuser\nevent=" + strings.Join(openpbs.Events, ",") + "\n"),
+			want: []want{
+				{"PBS hook h user", Impossible, "No job gets past its prologue", set + "user = pbsadmin'"}}},
+		{name: "user", control: with("user=pbsuser\n"), want: []want{
 			{"PBS hook h user", Degraded, "at execjob_epilogue,execjob_preterm, and", set + "user = pbsadmin'"}}},
 		{name: "alarm", control: with("alarm=66\n"),
 			want: []want{{"PBS hook h alarm", Degraded, "within 59.4 s", set + "alarm = 90'"}}},
@@ -92,7 +95,7 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(cfg)
 			}
-			findings := nodeWith(t, cfg).examineAttributes(openpbs.ParseControl("h", []byte(tt.control)))
+			findings := nodeWith(t, cfg).examineAttributes(openpbs.ParseControl("h", []byte(tt.control)), nil)
 			if len(findings) != len(tt.want) {
 				t.Fatalf("%d findings, want %d: %+v", len(findings), len(tt.want), findings)
 			}
@@ -125,14 +128,36 @@ func TestSlowHookOfASiteNeedsALongerAlarm(t *testing.T) {
 	}
 }
 
-// There is a word on every event.
+// A hook of the site's may handle an event for which PBS was not asked.
+func TestEventThatAHookWaitsForAndPBSDoesNotSendIsFound(t *testing.T) {
+	n := nodeWith(t, config.Default())
+	hooks := []api.HookInfo{
+		{Name: "cgroup", Events: []hostapi.Event{hostapi.EventBegin}},
+		{Name: "deny", Events: []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue}},
+	}
+	control := controlOf(openpbs.Default(), "")
+	f := n.examineAttributes(openpbs.ParseControl("h", []byte(control)), hooks)
+	if len(f) != 1 || f[0].Status != Degraded || f[0].What != "PBS hook h event execjob_prologue" ||
+		!strings.Contains(f[0].Found, "hook deny waits for it") ||
+		!strings.Contains(f[0].Advice, "hookhost openpbs install --event execjob_prologue") {
+		t.Errorf("%+v: want one of deny's execjob_prologue", f)
+	}
+	more := openpbs.Default()
+	more.More = []string{"execjob_prologue"}
+	control = controlOf(more, "")
+	if f := n.examineAttributes(openpbs.ParseControl("h", []byte(control)), hooks); len(f) != 0 {
+		t.Errorf("registered for it: %+v", f)
+	}
+}
+
+// There is a word on every event that hookhost needs.
 func TestEachEventHasAWordOnItsAbsence(t *testing.T) {
-	for _, e := range openpbs.Events {
+	for _, e := range openpbs.Default().Events() {
 		if withoutEvent[e] == "" {
 			t.Errorf("%s: nothing follows from its absence", e)
 		}
 	}
-	if len(withoutEvent) != len(openpbs.Events) {
-		t.Errorf("%d events, want %d", len(withoutEvent), len(openpbs.Events))
+	if len(withoutEvent) != len(openpbs.Default().Events()) {
+		t.Errorf("%d events, want %d", len(withoutEvent), len(openpbs.Default().Events()))
 	}
 }

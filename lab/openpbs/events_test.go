@@ -1,0 +1,45 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// TestPBSSendsAPrologueWhereItIsAskedForOneAlone tells by the site's script of a prologue, which
+// MoM runs where no hook handles that event.
+func TestPBSSendsAPrologueWhereItIsAskedForOneAlone(t *testing.T) {
+	node := nodes[0]
+	const script, ran = pbsHome + "/mom_priv/prologue", "/run/prologue.ran"
+	on(t, node, "printf '#!/bin/sh\\ntouch "+ran+"\\n' >"+script+"; chmod 500 "+script)
+	t.Cleanup(func() {
+		on(t, node, "rm -f "+script+" "+ran)
+		on(t, node, "hookhost openpbs install")
+	})
+	attribute := func(name string) string {
+		return on(t, node, "qmgr -c 'print hook hookhost' | grep ' "+name+" ' | sed 's/.*= //' | tr '\\n' ,")
+	}
+	freq := attribute("freq")
+	for _, tt := range []struct {
+		option     string
+		scriptRuns bool
+	}{
+		{"", true}, {"--event execjob_prologue", false}, {"", true},
+	} {
+		on(t, node, "rm -f "+ran+"; hookhost openpbs install "+tt.option)
+		must.Equal(t, "registered with "+tt.option, !tt.scriptRuns,
+			strings.Contains(attribute("event"), "execjob_prologue"))
+		must.Equal(t, "freq", freq, attribute("freq"))
+		eventually(t, "the node has the events", 30*time.Second, func() bool {
+			events := on(t, node, "grep ^event= "+pbsHome+"/mom_priv/hooks/hookhost.HK")
+			return strings.Contains(events, "execjob_prologue") != tt.scriptRuns
+		})
+		qsub(t, "alice", small(node), "true").succeeds()
+		out := on(t, node, "[ ! -e "+ran+" ] || echo yes")
+		must.Equal(t, "the site's script runs with "+tt.option, tt.scriptRuns, out == "yes")
+	}
+}
