@@ -36,6 +36,7 @@ func TestBatchesTakeWhatComesDueTogether(t *testing.T) {
 		time.Sleep(time.Second)
 		b.add("b", "5")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if want := []string{"a(2,3,4)@1ms", "a(5)@1.001s", "b(5)@2.001s"}; !slices.Equal(calls, want) {
 			t.Errorf("calls %q\nwant  %q", calls, want)
 		}
