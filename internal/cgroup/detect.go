@@ -15,6 +15,9 @@ const defaultPrefix = "pbs_jobs"
 // Detect finds the node's cgroup hierarchies in the mount table of the calling process and decides
 // what is v1 and what is v2. Detect makes nothing. An error says that no cgroup file system is
 // mounted where jobs' cgroups can be.
+//
+// containerd/cgroups looks at /sys/fs/cgroup alone, and takes a node without any cgroup mount for
+// one with v1 (utils.go:54).
 func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if opt.Prefix == "" {
 		opt.Prefix = defaultPrefix

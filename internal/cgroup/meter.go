@@ -36,7 +36,8 @@ var nothing = func() Reading {
 }()
 
 // Meter reads a job's counters again and again. The files stay open in between, and a reading
-// leaves no garbage. A Meter is for one goroutine at a time.
+// leaves no garbage. containerd/cgroups' Stat reads every file and has 0 for an absent counter. A
+// Meter is for one goroutine at a time.
 type Meter struct {
 	job   *Job
 	files []meterFile

@@ -13,7 +13,8 @@ import (
 )
 
 // readPressure reads the totals of a v2 directory (accounting/psi.rst). They are absent before
-// Linux 4.20, with psi=0 (older kernels answer EOPNOTSUPP then), and on v1.
+// Linux 4.20, with psi=0 (older kernels answer EOPNOTSUPP then), and on v1. procfs reads the node's
+// /proc/pressure alone (proc_psi.go:61).
 func (r *reader) readPressure(u *Usage) {
 	u.CPUSome, _ = r.pressure("cpu.pressure")
 	u.MemorySome, u.MemoryFull = r.pressure("memory.pressure")

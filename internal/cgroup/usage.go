@@ -47,6 +47,9 @@ type Usage struct {
 
 // Usage reads what the job has used. ErrNotFound is for a job without a cgroup. With another error
 // the fields that could be read are set all the same.
+//
+// containerd/cgroups has 0 for an absent file (cgroup2/utils.go:270) and for an absent key
+// (manager.go:648). A report must not have a 0 that nobody counted.
 func (j *Job) Usage() (Usage, error) {
 	var u Usage
 	r := &reader{}

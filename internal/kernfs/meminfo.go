@@ -11,6 +11,9 @@ import (
 // Meminfo returns the values of keys in bytes, from "MemTotal: 24684084 kB" (proc_meminfo(5)) or
 // "Node 0 MemTotal: 4024524 kB" (a NUMA node's meminfo). A key that the kernel does not have is not
 // in the result. Other keys are not read. Meminfo fails on a value of another form.
+//
+// procfs fails as a whole at a line of another unit (meminfo.go:250). It has no KReclaimable, and
+// it does not read a NUMA node's file.
 func (f *FS) Meminfo(file string, keys ...string) (map[string]int64, error) {
 	text, err := f.ReadFile(file)
 	if err != nil {

@@ -2,12 +2,10 @@
 //
 // A pid alone names nothing: it is used again once its process was waited for. So everything here
 // goes by pid and start time (/proc/PID/stat field 22, clock ticks since boot), across reboots also
-// by boot id. Signals go through a pidfd that was opened before that identity was checked. Start
-// starts a program inside a job's cgroup so that not one of its instructions runs outside.
+// by boot id. Signals go through a pidfd that was opened before that identity was checked.
 //
 // Package proc reads /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)) and
-// /proc/sys/kernel/random/boot_id, and writes the cgroup v1 `tasks` files that it is told. The
-// package creates no cgroup and decides nothing about who may do what.
+// /proc/sys/kernel/random/boot_id. It knows no cgroup and does not decide who may do what.
 package proc
 
 import (
@@ -62,6 +60,9 @@ func (p Process) ID() hostapi.ProcessID { return hostapi.ProcessID{PID: p.PID, S
 
 // Read returns the process pid. Read fails with ErrGone when there is none, also when it goes while
 // being read.
+//
+// Both files are read through one open directory. procfs opens them by path, one after the other
+// (proc.go:306), and between the two the pid may become another process's.
 func Read(procfs *kernfs.FS, pid int) (Process, error) {
 	return read(procfs, strconv.Itoa(pid))
 }

@@ -87,6 +87,9 @@ func across(m mark) pictureMark {
 
 // paths returns the line as an SVG path, and the same closed along the axis. A value that was not
 // measured is a gap, and a value between two gaps a dot.
+//
+// gonum/plot has fixed colours on white and 7.7 MB of fonts. go-analyze/charts takes CSS classes,
+// but it panics at a value that was not measured, and its texts shrink with the picture.
 func (l chartLine) paths(from, to int64, top float64) (line, closed string) {
 	var path, low strings.Builder
 	scale := acrossParts / float64(to-from)
