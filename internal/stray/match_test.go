@@ -81,7 +81,7 @@ func TestMatchTrustsWhatNoUserCanForge(t *testing.T) {
 		{"what a user calls hookhost", facts{comm: "hookhost", chain: under(first)}, unknown},
 		{"what a user calls hookhost-remsh, with an environment",
 			facts{comm: "hookhost-remsh", job: "77.srv", chain: under(shell, sshd)}, certain("77.srv", ByEnvironment)},
-		{"a hook that hookhost starts as the user",
+		{"a program that hookhost starts as the user",
 			facts{job: "77.srv", chain: under(Relative{PID: 70, Ours: true}, first)}, ours},
 		{"what comes of hookhost's child", facts{chain: under(shell, Relative{PID: 70, Ours: true}, first)}, unknown},
 		{"sshd as the user", facts{comm: "sshd", exe: sshdFile, chain: sshd[1:]}, ours},
