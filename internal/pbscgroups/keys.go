@@ -65,7 +65,7 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 	as("cgroup_prefix", `"pbs_jobs"`, "cgroup.prefix", text,
 		"taken as it is, and in the stock hook escaped as by systemd-escape"),
 	{name: "cgroup_lock_file", read: became(NotNeeded, isText),
-		note: "hookhost locks one job, or the tree for a moment, and never while it waits for the server"},
+		note: "hookhost locks one job, or its table for a moment, and never while it waits for the server"},
 	as("periodic_resc_update", "false", "vnodes.periodic_resc_update", boolean, ""),
 	as("vnode_per_numa_node", "false", "vnodes.vnode_per_numa_node", boolean,
 		"NUMA nodes that have neither cpus nor memory are no vnodes"),

@@ -1,7 +1,7 @@
 // Package reports has the reports of finished jobs: one compressed file a job, in a directory of
 // the day on which the job ended.
 //
-//	2026-11-28/20261128T002514.123Z.uid1000.failed-oom.12.srv.1-1764289514123.json.gz
+//	2026-11-28/20261128T002514.123Z.uid1000.failed-oom.12.srv.1-1795825514123.json.gz
 //
 // The name is the index (Name): lists are chosen by it, and a job is found by it. The file is one
 // JSON object, the report with the job's series (file.go).
