@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// ExecjobBegin makes the job's cgroup with its limits, or nothing at all.
+// ExecjobBegin creates the job's cgroup with its limits. If anything fails, nothing is left behind.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out, err := h.beginJob(ctx, req)
 	if err != nil {
@@ -29,7 +29,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.limitsOf(a); err != nil { // launch would be late to say so
+	if _, err := h.limitsOf(a); err != nil { // at launch it would be too late to refuse
 		return nil, err
 	}
 	j, release, err := h.turn(ctx, req)
@@ -61,7 +61,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
+	if err := ctx.Err(); err != nil { // nobody waits for an answer after the alarm
 		return nil, hostapi.Errorf(hostapi.KindBusy, "begin job %s: %w", j.ID(), err)
 	}
 	if err := h.raiseParent(there, append(held, h.policy.holdingOf(there, got))); err != nil {
@@ -69,8 +69,8 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	}
 	out := h.begun(got, there)
 	if got.grant == nil && h.policy.Devices.Enabled {
-		// The mark says so of a job without devices. Hook devices leaves alone the jobs that
-		// began before jobs were given devices.
+		// An empty grant marks a job without devices. Hook devices does not touch jobs that have no
+		// grant: they began before [devices] was enabled.
 		got.grant = &inventory.Grant{Devices: []topology.Device{}}
 	}
 	mark := cgroup.JobMark{Begin: req, Granted: cgroup.Granted{
@@ -80,17 +80,17 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := h.create(ctx, j, got, mark); err != nil {
 		return nil, err
 	}
-	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // from here on
+	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // counts from here on
 		h.logOf(j.ID()).Warn(err)
 	}
 	out.CallAgain = h.soonestCall(0)
 	return out, nil
 }
 
-// askFor returns what the job of an event asks for here; see askOf.
+// askFor returns what the event's job asks for on this host; see askOf.
 func askFor(req *hostapi.Request) (ask, error) {
 	a, err := askOf(req.Job, req.Node)
-	if errors.Is(err, pbs.ErrNotOnHost) { // MoM thinks it has: one of the two has the wrong name for this host
+	if errors.Is(err, pbs.ErrNotOnHost) { // MoM disagrees: one of the two has the wrong name for this host
 		return ask{}, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func askFor(req *hostapi.Request) (ask, error) {
 	return a, nil
 }
 
-// askWithDevices is askFor with the devices, where jobs are given any.
+// askWithDevices is askFor, including devices where [devices] is enabled.
 func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	a, err := askFor(req)
 	if err != nil || !p.Devices.Enabled {
@@ -111,7 +111,7 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	return a, nil
 }
 
-// enter takes the lock with nothing in the job's place.
+// enter takes the lock once the job has no cgroup left from an earlier run.
 func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())
@@ -133,11 +133,12 @@ func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	}
 }
 
-// clear removes a cgroup of the job's id. The cgroup is left over from a run that ended without its
-// end event, or from this very event before a crash. The caller does not hold the lock: killing
-// takes time.
+// clear removes a cgroup that already has the job's id. It is left over from a run that ended
+// without its end event, or from this very event before a crash. The caller does not hold the lock,
+// because killing takes time.
 func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) error {
-	// Two jobs with one number, as after the records were deleted: the other's MoM lives.
+	// Two jobs can have the same number, for example after the records were deleted. Then the other
+	// job's MoM is still alive.
 	if r, err := j.JobMark(); err == nil && r.Begin.MoM != nil && (mom == nil || *mom != *r.Begin.MoM) &&
 		proc.Alive(h.roots.Proc, *r.Begin.MoM) {
 		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it",
@@ -155,8 +156,8 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup, with a mark of what it is for and of the devices that it was given; or
-// nothing.
+// create makes the cgroup and writes two marks on it: the job and the devices that it was given. If
+// anything fails, it removes the cgroup again.
 func (h *hook) create(
 	ctx context.Context,
 	j *cgroup.Job,
@@ -164,14 +165,15 @@ func (h *hook) create(
 	r cgroup.JobMark,
 ) error {
 	err := j.Create(h.inKernel(got.limits, got.ask))
-	// The cgroup was made by hand since it was looked for, or its name is that of a job that ends.
+	// Somebody created the cgroup by hand after we looked, or its name belongs to a job that is
+	// ending.
 	if errors.Is(err, cgroup.ErrExists) {
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
 	}
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	// The mark is last: a cgroup that has one is a job's, with all that goes with it.
+	// The mark is written last, so a cgroup with a mark is complete.
 	if h.policy.perTask() {
 		err = j.Split()
 	}
@@ -190,8 +192,8 @@ func (h *hook) create(
 	return nil
 }
 
-// markKind is the kind of an error from writing a mark. A job may ask for a resource in more
-// words than an attribute holds (setxattr(2)).
+// markKind returns the kind of an error from writing a mark. A job's request can be too long for an
+// extended attribute (setxattr(2)).
 func markKind(err error) hostapi.Kind {
 	if errors.Is(err, unix.E2BIG) {
 		return hostapi.KindJob
@@ -200,8 +202,8 @@ func markKind(err error) hostapi.Kind {
 }
 
 // begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook
-// from the start (openpbs mom_mach.c, ATR_VFLAG_HOOK). A resource that cannot be measured here is
-// not claimed.
+// from the start (openpbs mom_mach.c, ATR_VFLAG_HOOK). Resources that cannot be measured here are
+// left to MoM.
 func (h *hook) begun(got assignment, there host) *hostapi.Outcome {
 	used := hostapi.Resources{"ncpus": fmt.Sprint(got.ask.NCPUs)}
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {

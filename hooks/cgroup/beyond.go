@@ -7,24 +7,26 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// beyondNode is the cause of an error of KindJob. The job asks for more than this node has in all,
-// even when no other job is on it.
+// beyondNode is the cause of a KindJob error: the job asks for more than this node has in total,
+// even when it is empty.
 type beyondNode struct{ err error }
 
 func (e *beyondNode) Error() string { return e.err.Error() }
 func (e *beyondNode) Unwrap() error { return e.err }
 
-// beyond is hostapi.Errorf for such a cause.
+// beyond is hostapi.Errorf with such a cause.
 func beyond(format string, args ...any) error {
 	return hostapi.Errorf(hostapi.KindJob, "%w", &beyondNode{fmt.Errorf(format, args...)})
 }
 
-// holdBeyond makes a rejection that holds the job of an error that it asks for more than this node
-// has. begin is the job's begin. Under PBS the scheduler chose this node, and may know it as it was
-// before it lost a GPU or its configuration was narrowed. So the job is not to blame, and such a
-// node must not empty the queue. fail_action does not act either, for users must not be able to put
-// nodes offline (openpbs pbs_cgroups.PY, CgroupLimitError). Other errors stay as they are, as does
-// that of `hookhost run`, whose user has chosen the node.
+// holdBeyond turns such an error into a rejection that holds the job. begin is the job's begin
+// event.
+//
+// Under PBS the scheduler chose this node. It may not know yet that the node lost a GPU or that its
+// configuration was narrowed. So the job is not to blame, but without the hold such a node would
+// empty the queue. fail_action does not apply either: users must not be able to put nodes offline
+// (openpbs pbs_cgroups.PY, CgroupLimitError). Other errors are returned unchanged. So are those of
+// `hookhost run`, whose user chose the node.
 func holdBeyond(begin *hostapi.Request, err error) (*hostapi.Outcome, error) {
 	_, is := errors.AsType[*beyondNode](err)
 	if !is || begin == nil || begin.MoM != nil {

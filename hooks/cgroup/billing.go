@@ -12,27 +12,27 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// account is what a job is billed by, as far as it was counted. The host keeps it with the rest of
-// the hook's state.
+// account is what a job has been billed for so far. The host stores it with the rest of the hook's
+// state.
 type account struct {
 	Joules   float64       `json:"joules,omitempty"`
 	Billed   float64       `json:"billed,omitempty"`       // units
-	BilledTo time.Duration `json:"billed_to_ns,omitempty"` // the job's elapsed time that Billed is for
+	BilledTo time.Duration `json:"billed_to_ns,omitempty"` // the elapsed time that Billed covers
 }
 
-// energyBeat is how often the energy of a live job is counted, whoever asks. A fine view of the
-// counters tells what other programs compute (CVE-2020-8694). A counter of the processor goes round
-// within a quarter of an hour.
+// energyBeat is how often the energy of a live job is counted, no matter who asks. Frequent
+// readings would reveal what other programs compute (CVE-2020-8694). The processor's counters can
+// wrap around within a quarter of an hour.
 const energyBeat = 5 * time.Minute
 
-// reading is what the meter said, and when.
+// reading is a reading of the meter and its time.
 type reading struct {
 	joules float64
 	at     time.Time
 }
 
-// openMeter opens the node's energy counters where they are asked for. A node without them reports
-// no energy.
+// openMeter opens the node's energy counters if energy billing is enabled. A node without counters
+// reports no energy.
 func (h *hook) openMeter() {
 	if !h.policy.Billing.Energy {
 		return
@@ -45,12 +45,12 @@ func (h *hook) openMeter() {
 	h.meter, h.cpus = meter, h.policy.countCPUs(host{node: h.node()}, h.node().Online)
 }
 
-// bill brings the account of s up to now, and notes it in u. The mark in s says what the job has
-// held since the last count. An amount that cannot be read is counted later.
+// bill updates the account in s and copies it to u. The mark in s says what the job has held since
+// the last count. An amount that cannot be read is counted later.
 //
-// The mother superior bills the job for all its hosts. A sister does not know how long the job has
-// run when nothing of it was started there. The energy is counted up to now with settle, and else
-// up to the last beat. Whole joules are told.
+// The mother superior bills the job for all its hosts, because a sister may not know how long the
+// job has run. With settle, energy is counted up to now, otherwise up to the last beat. Energy is
+// reported in whole joules.
 func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle bool) error {
 	var errs []error
 	if len(h.policy.Billing.Weights) > 0 && s.Begin != nil && s.Begin.Job.MotherSuperior {
@@ -71,8 +71,8 @@ func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle boo
 	return errors.Join(errs...)
 }
 
-// billingRate returns the units an hour of what the job holds on all its hosts. The mark of a job
-// on thousands of hosts has no room for its exec_vnode.
+// billingRate returns the units per hour for what the job holds on all its hosts. The mark of a job
+// on thousands of hosts has no room for its exec_vnode, so job supplies it.
 func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, error) {
 	holder := *begin.Job
 	holder.ExecVnode = cmp.Or(holder.ExecVnode, job.ExecVnode)
@@ -88,9 +88,8 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 	return usage.BillingRate(h.policy.Billing.Weights, held), nil
 }
 
-// addEnergy adds the job's part of the energy that was used since the job was last counted.
-// addEnergy counts once a beat, and at once with settle. The first count of this process adds
-// nothing.
+// addEnergy adds the job's share of the energy used since its last count. It counts at most once a
+// beat, or immediately with settle. The first count by this process only sets the starting point.
 func (h *hook) addEnergy(s *state, id string, settle bool) error {
 	var before *reading
 	h.with(id, func(e *job) { before = e.counted })
@@ -108,8 +107,8 @@ func (h *hook) addEnergy(s *state, id string, settle bool) error {
 	return nil
 }
 
-// soonestCall returns the sooner of a call that is wanted in any case, 0 for none, and the next
-// count of the job's energy.
+// soonestCall returns when the host should call again: after wanted (0: never), or sooner for the
+// next count of energy.
 func (h *hook) soonestCall(wanted time.Duration) time.Duration {
 	if h.meter == nil || wanted > 0 && wanted < energyBeat {
 		return wanted

@@ -11,11 +11,11 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// A job that asks for blocks gets whole ones: their cpus, their memory and their devices. Its other
-// requests may be less, since PBS itself adds ncpus=1, but not more. Jobs with blocks and jobs
-// without can be on one host. A block is free when no job holds it, or a cpu or a device of it.
+// A job that asks for blocks gets whole blocks: their cpus, memory and devices. Its other requests
+// may be smaller, since PBS itself adds ncpus=1, but not larger. Jobs with and without blocks can
+// share a host. A block is free when no job holds the block or any cpu or device in it.
 
-// blocksOf returns how many blocks the chunks of this host ask for. Arguments and errors are as
+// blocksOf returns how many blocks the chunks of this host ask for. Its arguments and errors are
 // those of wantsOf.
 func blocksOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job) (int, error) {
 	sum := 0
@@ -30,7 +30,7 @@ func blocksOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job) (int, error
 	return sum + n, err
 }
 
-// blockShare is what the blocks of a job are together.
+// blockShare is the total of a job's blocks.
 type blockShare struct {
 	numbers    []int
 	cpus, mems kernfs.IDSet
@@ -39,8 +39,8 @@ type blockShare struct {
 	devices    []string // IDs
 }
 
-// decideBlocks chooses blocks for a job that asks for some, and makes it ask for what is in them;
-// else it returns nil.
+// decideBlocks chooses blocks for a job that asks for some, and changes the request to match their
+// contents. For other jobs it returns nil.
 func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, error) {
 	if a.blocks == 0 || h.devices == nil {
 		return nil, nil
@@ -49,7 +49,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	if a.blocks > n {
 		return nil, beyond("%w", &placement.ShortageError{Resource: "blocks", Want: int64(a.blocks), Have: int64(n)})
 	}
-	// The inventory alone counts: the blocks must be the same for all jobs.
+	// Only the inventory counts, because all jobs must see the same blocks.
 	req := placement.Request{
 		Allowed: h.cpus.Minus(p.exclude), UseHyperthreads: p.Cpuset.UseHyperthreads, MemFences: p.Cpuset.MemFences,
 		Devices: h.devices.Devices, Mem: p.memTotal(h.node),
@@ -62,11 +62,11 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	var cpus kernfs.IDSet
 	for _, o := range others {
 		cpus = cpus.Union(o.limits.CPUs)
-		if o.grant != nil && o.limits.CPUs.IsEmpty() { // nothing but their numbers tells what it has
+		if o.grant != nil && o.limits.CPUs.IsEmpty() { // without cpus, only the block numbers show what it holds
 			taken = append(taken, o.grant.Blocks...)
 		}
 	}
-	cpus = cpus.Minus(a.had.CPUs) // which it may keep beside one that was suspended
+	cpus = cpus.Minus(a.had.CPUs) // a job may keep cpus that it shares with a suspended one
 	held := heldDevices(req.Devices, others)
 	for i, b := range blocks {
 		if !b.CPUs.Intersect(cpus).IsEmpty() || slices.ContainsFunc(b.Devices,
@@ -96,7 +96,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	return got, a.become(h, got)
 }
 
-// become makes the job ask for what is in its blocks. become fails when it asked for more.
+// become changes the request to the contents of the blocks. It fails if the job asked for more.
 func (a *ask) become(h host, blocks *blockShare) error {
 	more := func(resource string, want, have any) error {
 		return beyond("%s requested (%v) exceeds what is in %d of the blocks (%v)", resource, want, a.blocks, have)
@@ -117,7 +117,7 @@ func (a *ask) become(h host, blocks *blockShare) error {
 		return beyond("of %d of the blocks: %w", a.blocks, err)
 	}
 	mem := blocks.mem
-	if a.Vmem != nil { // which bounds mem as well
+	if a.Vmem != nil { // vmem limits mem as well
 		mem = min(mem, *a.Vmem)
 	}
 	a.NCPUs, a.Mem = blocks.ncpus, &mem

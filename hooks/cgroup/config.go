@@ -15,11 +15,11 @@ type policy struct {
 	config.File
 	exclude kernfs.IDSet
 	place   placement.Policy
-	io      []cgroup.IOLimit // what each job may do to devices: see resolveIO
+	io      []cgroup.IOLimit // limits of each job on devices: see resolveIO
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
-// the defaults).
+// newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
+// defaults.
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{File: *config.Default()}
 	if len(text) > 0 {

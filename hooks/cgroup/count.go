@@ -17,7 +17,7 @@ var (
 	errMany  = errors.New("too large")
 )
 
-// countOf returns the count that resources have by name, 0 without it.
+// countOf returns the count of the named resource, or 0.
 func countOf(resources map[string]string, name string) (int, error) {
 	value, ok := resources[name]
 	if !ok {
@@ -30,9 +30,9 @@ func countOf(resources map[string]string, name string) (int, error) {
 	return n, nil
 }
 
-// countOfJob returns the count of a resource that stands in the job's own list only (-l fpga=1).
-// PBS leaves what its scheduler does not count out of exec_vnode. Which host has how many can be
-// told only when there is one.
+// countOfJob returns the count of a resource that appears only in the job's own list (-l fpga=1).
+// PBS leaves resources that its scheduler does not count out of exec_vnode. With several hosts
+// nothing says how many each one has, and countOfJob fails.
 func countOfJob(list hostapi.Resources, chunks []pbs.VnodeChunk, name string) (int, error) {
 	if slices.ContainsFunc(chunks, func(c pbs.VnodeChunk) bool { return c.Resources[name] != "" }) {
 		return 0, nil
@@ -61,7 +61,8 @@ func resourceErr(name, value string, err error) error {
 	return fmt.Errorf("resource %s=%s: %w", name, shownValue(value), err)
 }
 
-// shownValue is text as an error may quote it: one line, printable, not long.
+// shownValue returns text in a form that an error can quote: one printable line that is not too
+// long.
 func shownValue(text string) string {
 	const most = 64
 	cut := ""

@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExecjobEpilogue kills what the job left behind and tells what it used. The cgroup, with all its
-// counters, stays until the host has noted that and sends end: an epilogue that is broken off can
-// be repeated. The cpus, the memory and the devices of the job are free all the same (isOver).
+// ExecjobEpilogue kills what the job left behind and reports what it used. The cgroup and its
+// counters stay until the host has stored the report and sends end, so that an interrupted epilogue
+// can be repeated. The job's cpus, memory and devices become free right away (see assign).
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
@@ -29,7 +29,7 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
-// ExecjobEnd removes the cgroup, and does before what epilogue did not get to.
+// ExecjobEnd removes the cgroup, and first does whatever epilogue did not finish.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
@@ -41,7 +41,7 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 		out, err = h.finish(ctx, j, s, req.Job)
 	}
 	removed := h.removeEmpty(ctx, j)
-	if removed == nil { // else the host sends end again
+	if removed == nil { // on failure the host sends end again
 		h.disown(j.ID())
 	}
 	err = errors.Join(err, removed)
@@ -53,7 +53,7 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// last takes the turn of a job that is to end. j is nil if there is nothing of it.
+// last takes the turn of a job that is ending. j is nil if the job has no cgroup here.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, release, err = h.turn(ctx, req); err != nil {
 		return nil, state{}, nil, err
@@ -67,14 +67,14 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 		return nil, state{}, nil, nil
 	}
 	if err != nil {
-		h.logOf(j.ID()).Error(err) // what is left to do needs none
+		h.logOf(j.ID()).Error(err) // the remaining steps work without it
 	}
 	h.setPhase(j.ID(), hostapi.PhaseExiting)
 	return j, s, release, nil
 }
 
-// ended gives an error of a job's last events its kind. The remains of the job are the
-// administrator's affair.
+// ended sets the kind of an error in a job's last events. What remains of a job is for the
+// administrator to clean up.
 func ended(j *cgroup.Job, err error) error {
 	if err == nil {
 		return nil
@@ -82,8 +82,8 @@ func ended(j *cgroup.Job, err error) error {
 	return hostapi.Errorf(hostapi.KindNode, "end job %s: %w", j.ID(), err)
 }
 
-// finish kills and then measures, so that what stragglers used until they died counts. Each step is
-// tried whatever fails, and the outcome has what could be found out.
+// finish kills first and measures then, so that what stragglers used until they died is counted.
+// Each step runs even if an earlier one failed, and the outcome has whatever could be measured.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
 	report, notes, killErr := h.kill(ctx, j)
 	h.chartOf(j).end()
@@ -93,7 +93,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	if u != nil {
 		u.Kill = report
 		settleMem(u)
-		if err := h.bill(&s, job, u, true); err != nil { // no reason for the job not to have ended
+		if err := h.bill(&s, job, u, true); err != nil { // the job has ended all the same
 			h.logOf(j.ID()).Warn(err)
 		}
 		out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)
@@ -113,9 +113,10 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	return out, err
 }
 
-// kill ends every process of the job: SIGTERM and a grace where that is configured, then SIGKILL
-// until the cgroup is empty or kill_timeout is over. A cgroup that looks empty is left at that: the
-// kernel does not remove one that is not. Notes tell what was ended outside of the job for that.
+// kill ends every process of the job. It sends SIGTERM first if a grace is configured. Then it
+// sends SIGKILL until the cgroup is empty or kill_timeout runs out. A cgroup that only looks empty
+// is no problem, because the kernel refuses to remove one that is not. The notes name processes
+// outside the job that had to be killed as well.
 func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, notes []string, err error) {
 	r = &hostapi.KillReport{Signal: "none"}
 	pids, err := j.Processes()
@@ -138,13 +139,13 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 	return r, result.Notes(), errors.Join(err, killErr)
 }
 
-// errStarved says that what is left of a job waits for a cpu to end on, which other jobs use. The
-// end takes longer then, and the host sends it again. errStarved is none of ErrNotEmpty and
-// ErrBusy: it does not take the node offline.
+// errStarved means that the remaining processes of a job are waiting for a cpu to die on, while
+// other jobs use the cpus. The end takes longer then, and the host sends it again. It is neither
+// ErrNotEmpty nor ErrBusy, so the node does not go offline.
 var errStarved = errors.New("what is left waits for a cpu")
 
-// killAll is j.Kill, which logs what it killed outside of the job. killAll fails with errStarved
-// where ctx was too short for what is left.
+// killAll calls j.Kill and logs what was killed outside the job. It returns errStarved if ctx was
+// too short for processes that are still waiting for a cpu.
 func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, error) {
 	result, err := j.Kill(ctx)
 	for _, note := range result.Notes() {
@@ -158,8 +159,8 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, e
 	return result, err
 }
 
-// terminate sends SIGTERM and waits for the processes to go, no longer than the grace and no longer
-// than leaves kill_timeout before the alarm.
+// terminate sends SIGTERM and waits for the processes to exit. It waits no longer than the grace,
+// and leaves kill_timeout before the alarm.
 func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	grace := time.Duration(h.policy.Cgroup.KillGrace)
 	if alarm, ok := ctx.Deadline(); ok {
@@ -167,19 +168,19 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	// A process that is stopped, or frozen, takes SIGTERM only when it goes on.
+	// A stopped or frozen process handles SIGTERM only after it continues.
 	err := errors.Join(j.Hasten(), j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
 	if thawErr := j.Thaw(ctx); !errors.Is(thawErr, cgroup.ErrUnsupported) && !errors.Is(thawErr, cgroup.ErrNotFound) {
 		err = errors.Join(err, thawErr)
 	}
-	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // what is left has had its time
+	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // the rest has used up its grace
 		err = errors.Join(err, waitErr)
 	}
 	return err
 }
 
-// remove kills what is in the cgroup and removes it. Each step is tried whatever fails. A cgroup of
-// processes that end later is left to a sweep.
+// remove kills the processes in the cgroup and then removes it. Both steps are tried even if the
+// first fails. If processes are only waiting for a cpu, the cgroup is left for a later sweep.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	h.stopWatch(j.ID())
 	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
@@ -192,7 +193,8 @@ func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	return errors.Join(err, h.removeDirs(ctx, j))
 }
 
-// removeEmpty removes a cgroup that should be empty; the kernel refuses to if it is not.
+// removeEmpty removes a cgroup that should be empty. If the kernel refuses because it is not, it
+// kills first.
 func (h *hook) removeEmpty(ctx context.Context, j *cgroup.Job) error {
 	err := h.removeDirs(ctx, j)
 	if errors.Is(err, cgroup.ErrBusy) {
@@ -203,7 +205,8 @@ func (h *hook) removeEmpty(ctx context.Context, j *cgroup.Job) error {
 
 func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	h.unwatch(j.ID())
-	// Removal has its own short limit, so that it is tried even when killing used up the alarm.
+	// Removal has a short time limit to itself, so that it is tried even if killing used up the
+	// alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := j.Remove(ctx); err != nil {

@@ -15,40 +15,40 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// exceededText is MoM's own (openpbs src/resmom/mom_main.c, mom_over_limit).
+// exceededText is the text that MoM itself uses (openpbs src/resmom/mom_main.c, mom_over_limit).
 func exceededText(what string, used, limit int64) string {
 	return fmt.Sprintf("=>> PBS: job killed: %s %s exceeded limit %s", what, pbs.Size(used).KB(), pbs.Size(limit).KB())
 }
 
-// kernelText follows it where the job would be within its mem but for kernel memory, which its
-// owner sees nowhere else.
+// kernelText is added if the job would be within its mem without kernel memory. The owner has no
+// other way to see that.
 func kernelText(kernel int64) string {
 	return fmt.Sprintf(", %s of it in the kernel: buffers of sockets and pipes, page tables", pbs.Size(kernel).KB())
 }
 
-// excessMark is the extended attribute of the job's cgroup that says what the job is killed for.
-// The job's epilogue can read it in whatever process.
+// excessMark is the extended attribute of the job's cgroup that says why the job is being killed.
+// The job's epilogue can read it even in another process of this hook.
 const excessMark = "trusted.hookhost.excess"
 
-// heldMark is one with what the job held then, in bytes. The watcher's own samples may all have
-// come before that, and a job that is killed for 100 MB must not be reported with 80.
+// heldMark is the extended attribute with what the job held at that moment, in bytes. The watcher's
+// samples may all be older, and a job that is killed for using 100 MB must not be reported with 80.
 const heldMark = "trusted.hookhost.excess_held"
 
-// stillGrowing is the part of mem by which a job may go on growing in its grace.
+// stillGrowing: a job may grow by this fraction of mem (1/16) during its grace.
 const stillGrowing = 16
 
-// longestGrace, in seconds, keeps a duration from turning over; no job lives as long.
+// longestGrace, in seconds, keeps a duration from overflowing. No job lives that long.
 const longestGrace = 1 << 31
 
-// kill ends the job's processes as MoM does with one that is over its walltime: SIGTERM, and
-// SIGKILL after the job's kill_delay, else after the node's kill_grace. A job that goes on growing
-// has no grace: no other limit holds it.
+// kill ends the job's processes as MoM does when walltime runs out. It sends SIGTERM, and SIGKILL
+// after the job's kill_delay, or after the node's kill_grace without one. A job that keeps growing
+// gets no grace, because no other limit stops it.
 func (s *sampler) kill(ctx context.Context, text string) {
 	log := s.h.logOf(s.j.ID())
 	if pids, err := s.j.Processes(); err == nil && len(pids) == 0 {
 		return
 	}
-	if _, err := s.j.Mark(excessMark); err != nil { // the first is what it is killed for
+	if _, err := s.j.Mark(excessMark); err != nil { // the first excess is the reason
 		err := errors.Join(
 			s.j.SetMark(heldMark, strconv.AppendInt(nil, s.held, 10)),
 			s.j.SetMark(excessMark, []byte(text)),
@@ -64,7 +64,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 		}
 		s.wait(ctx, grace)
 	}
-	if ctx.Err() != nil { // its end is at it
+	if ctx.Err() != nil { // the job's end kills it now
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.h.killTimeout())
@@ -81,7 +81,7 @@ func (s *sampler) grace() time.Duration {
 	return time.Duration(s.h.policy.Cgroup.KillGrace)
 }
 
-// wait returns when the job has no processes, its grace is over, or it goes on growing.
+// wait returns when the job has no processes left, its grace is over, or it keeps growing.
 func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -103,10 +103,10 @@ func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// excessDiag is what diag_messages has of it.
+// excessDiag is the text for diag_messages.
 func excessDiag(text string) string { return strings.TrimPrefix(text, "=>> PBS: ") }
 
-// reportExcess adds to a job's last outcome what it was killed for.
+// reportExcess adds the reason for the kill to a job's last outcome.
 func (h *hook) reportExcess(out *hostapi.Outcome, j *cgroup.Job) {
 	b, err := j.Mark(excessMark)
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, cgroup.ErrNotFound) {

@@ -9,20 +9,19 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// gpuTexts are the resources that say which GPUs.
+// gpuTexts are the resources that describe the GPUs.
 var gpuTexts = []string{"gpu_model", "gpu_mem", "gpus"}
 
-// gpuAsk is what a chunk of the request asks for of GPUs. PBS may have taken it from several
-// vnodes.
+// gpuAsk is one chunk's request for GPUs. PBS may have taken the chunk from several vnodes.
 type gpuAsk struct {
 	chunk int // its number in the request
 	ngpus int
-	texts map[string]string // by gpuTexts, as far as exec_vnode has them
-	times int               // how many chunks ask for this; see equalAsks
+	texts map[string]string // by name (gpuTexts), as far as exec_vnode has them
+	times int               // how many chunks ask for the same; see equalAsks
 }
 
-// equalAsks joins asks that are equal but for their chunks, in the order of the first of them. A
-// job may have thousands of chunks, with texts that take long to parse.
+// equalAsks merges requests that differ only in their chunk, in the order of their first chunks. A
+// job may have thousands of chunks, and their texts are slow to parse.
 func equalAsks(asks []*gpuAsk) []gpuAsk {
 	type key struct {
 		ngpus            int
@@ -42,9 +41,9 @@ func equalAsks(asks []*gpuAsk) []gpuAsk {
 	return joined
 }
 
-// fillTexts adds to asks what schedselect says of them, or a select that PBS has not worked on yet.
-// chunks is how many exec_vnode has. A text that no chunk has may stand in the job's own list (-l
-// gpu_model=A100).
+// fillTexts adds the texts in schedselect to asks. It uses select if PBS has not processed that
+// yet. chunks is the number of chunks in exec_vnode. A text that no chunk has may be in the job's
+// own list (-l gpu_model=A100).
 func fillTexts(asks []*gpuAsk, job *hostapi.Job, chunks int) error {
 	text, name := job.Schedselect, "schedselect"
 	if text == "" {
@@ -94,8 +93,8 @@ func namesGPUs(c pbs.Chunk) bool {
 	return slices.ContainsFunc(gpuTexts, func(key string) bool { return c.Resources[key] != "" })
 }
 
-// fillOwn adds what the job's own list says of its GPUs: their kind to all chunks, a count to its
-// only one.
+// fillOwn applies the job's own list: its GPU texts go to all chunks. A gpus text is accepted only
+// if the job has one chunk.
 func fillOwn(asks []*gpuAsk, list hostapi.Resources, chunks int) error {
 	if text := list["gpus"]; text != "" && chunks > 1 {
 		return resourceErr("gpus", text, fmt.Errorf("the job has %d chunks: ask for it in select", chunks))
@@ -106,7 +105,7 @@ func fillOwn(asks []*gpuAsk, list hostapi.Resources, chunks int) error {
 	return nil
 }
 
-// fill takes of resources what a does not have.
+// fill copies the texts that a does not have yet.
 func (a *gpuAsk) fill(resources map[string]string) {
 	for _, name := range gpuTexts {
 		if value, ok := resources[name]; ok && a.texts[name] == "" {

@@ -17,7 +17,7 @@ const (
 	mostModels  = 32   // in one value
 )
 
-// noCount stands in Count of an item that does not tell it.
+// noCount is the Count of an item that does not give one.
 const noCount = -1
 
 var (
@@ -26,11 +26,11 @@ var (
 	errModels = fmt.Errorf("more than %d models", mostModels)
 )
 
-// parseGPUs parses the value of gpus: items vendor:models:memory:count that are joined by +. Fields
-// from the right may be left out, and each may be empty or *, which is any, and 1 for the count.
-// Models are joined by commas; memory is 40GB, or 40GB.., ..80GB, 40GB..80GB with both ends in it.
-// Empty text has no items. The count of an item without one is noCount. A bare number is so many of
-// any: before hookhost, sites have counted their GPUs in a resource of this name.
+// parseGPUs parses the value of gpus: items of the form vendor:models:memory:count, joined by +.
+// Fields may be left out from the right. An empty field or * means any, or 1 for the count. Models
+// are joined by commas. Memory is 40GB, 40GB.., ..80GB or 40GB..80GB, with both ends included.
+// Empty text has no items. An item without a count gets noCount. A bare number means that many GPUs
+// of any kind, because sites already used a resource of this name to count GPUs.
 func parseGPUs(text string) ([]placement.Want, error) {
 	if text == "" {
 		return nil, nil
@@ -80,10 +80,10 @@ func parseGPUs(text string) ([]placement.Want, error) {
 	return wants, nil
 }
 
-// vendors are those that topology.Device knows.
+// vendors are the ones that topology.Device knows.
 var vendors = []string{"nvidia", "amd", "intel", "habana"}
 
-// parseModels parses names joined by commas; nil is any.
+// parseModels parses names joined by commas. Nil means any.
 func parseModels(text string) ([]string, error) {
 	if len(text) > mostGPUText {
 		return nil, errLong
@@ -108,7 +108,7 @@ func parseModels(text string) ([]string, error) {
 	return models, nil
 }
 
-// parseMemory parses N, N.., ..M and N..M; 0 is any.
+// parseMemory parses N, N.., ..M and N..M. 0 means no bound.
 func parseMemory(text string) (least, most int64, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -128,7 +128,7 @@ func parseMemory(text string) (least, most int64, err error) {
 			continue
 		}
 		size, err := pbs.ParseSize(end.text)
-		// A number without a unit is a count in the wrong place rather than some bytes.
+		// A number without a unit is more likely a misplaced count than a size in bytes.
 		if err != nil || size == 0 || strings.Trim(end.text, "0123456789") == "" {
 			return 0, 0, errSize
 		}

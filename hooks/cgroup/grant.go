@@ -17,11 +17,11 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Cpus and devices are chosen together, here and under the hook's lock, since each choice depends
-// on the other. The hook devices keeps the inventory of what there is. The grant of a job stands on
-// its cgroup, where that hook finds what to put in force.
+// Cpus and devices are chosen together, here and under the hook's lock, because each choice depends
+// on the other. Hook devices maintains the inventory of the node's devices. A job's grant is stored
+// on its cgroup, where hook devices reads it and enforces it.
 
-// resources are those of the devices that the configuration describes.
+// resources returns the resources of the devices in the configuration.
 func (p *policy) resources() []string {
 	var names []string
 	for _, d := range p.Device {
@@ -37,7 +37,7 @@ func (a ask) asksForDevices() bool {
 	return a.blocks > 0 || slices.ContainsFunc(a.wants, func(w placement.Want) bool { return w.Count > 0 })
 }
 
-// readDevices finds out what devices there are and who holds them.
+// readDevices reads the node's devices and which jobs hold them.
 func (h *hook) readDevices(there *host, a ask, others []holding) error {
 	switch {
 	case !h.policy.Devices.Enabled:
@@ -51,16 +51,16 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 		return hostapi.Errorf(hostapi.KindBusy, "the hook devices has not told yet what devices this host has")
 	}
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindBusy, "%w", err) // hook devices writes it anew at its next exechost_periodic
+		return hostapi.Errorf(hostapi.KindBusy, "%w", err) // hook devices rewrites it at its next exechost_periodic
 	}
 	there.devices = inv
 	for i, o := range others {
 		if !o.unread && (o.grant == nil || len(o.grant.Leaving) == 0) {
 			continue
 		}
-		g, err := inventory.GrantOf(o.job) // hook devices may have let go of what is leaving
+		g, err := inventory.GrantOf(o.job) // hook devices may have released the leaving devices by now
 		if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
-			// The job may hold any device.
+			// Without its grant, the job may hold any device.
 			return hostapi.Errorf(hostapi.KindNode, "devices of job %s: %w", o.id, err)
 		}
 		others[i].grant = g
@@ -68,8 +68,8 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 	return nil
 }
 
-// readAround tells a job that asks for no devices where they are, so that it leaves cpus near those
-// that are free. An error of the read does not matter to it.
+// readAround is for a job that asks for no devices. It reads where the devices are, so that the job
+// leaves the cpus near free devices to others. Errors do not matter to such a job.
 func (h *hook) readAround(there *host) {
 	if len(there.node.NUMA) < 2 || !h.policy.Cpuset.Enabled {
 		return
@@ -81,9 +81,9 @@ func (h *hook) readAround(there *host) {
 	there.around = inv.Devices
 }
 
-// awaitInventory waits for the first look at the node's devices, which is made when the hook
-// devices starts. A job may come before it is over if the state directory is new. awaitInventory
-// polls, since the file is always there afterwards.
+// awaitInventory waits for the first scan of the node's devices, which hook devices makes when it
+// starts. With a new state directory, a job may come before that scan is finished. Polling is
+// enough, because afterwards the file always exists.
 func (h *hook) awaitInventory(ctx context.Context, a ask) {
 	if !h.policy.Devices.Enabled || !a.asksForDevices() {
 		return
@@ -102,11 +102,11 @@ func (h *hook) awaitInventory(ctx context.Context, a ask) {
 	}
 }
 
-// firstLook is how long the first look takes where drivers answer at once. A job that comes while
-// one does not is told to wait.
+// firstLook is how long the first scan takes if the drivers answer promptly. If one does not, the
+// job is told to wait.
 const firstLook = 5 * time.Second
 
-// addDevices adds to a request what of it concerns devices.
+// addDevices adds the job's devices to a placement request.
 func (p *policy) addDevices(req *placement.Request, h host, a ask, others []holding) {
 	if h.devices == nil {
 		req.Devices, req.Held, req.JobsPerDevice = h.around, heldDevices(h.around, others), p.Devices.JobsPerDevice
@@ -121,8 +121,8 @@ func (p *policy) addDevices(req *placement.Request, h host, a ask, others []hold
 	}
 }
 
-// heldDevices returns how many jobs hold each device of the pool, by ID. A job holds one if it has
-// the device, a part of it, or what it is a part of.
+// heldDevices returns how many jobs hold each device of the pool, by ID. A job holds a device if it
+// has the device, a part of it, or the device that it is part of.
 func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	held := map[string]int{}
 	for _, d := range pool {
@@ -136,8 +136,8 @@ func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	return held
 }
 
-// withDevices places cpus and devices. If PBS has said which NUMA nodes the cpus are of, those come
-// first and the devices are chosen for them.
+// withDevices places cpus and devices. If PBS chose the NUMA nodes for the cpus, cpus are placed
+// first and devices near them.
 func (p *policy) withDevices(node *topology.Node, req placement.Request, a ask) (placement.Assignment, error) {
 	if req.NCPUs == 0 {
 		return placement.Place(node, req)
@@ -157,8 +157,8 @@ func (p *policy) withDevices(node *topology.Node, req placement.Request, a ask) 
 	return got, err
 }
 
-// neverEnough is the error for what the host has not even when it is empty. The job is not to blame
-// if a source of devices failed: then it is not known what the host has.
+// neverEnough is the error for a request that the host could not meet even when empty. If a source
+// of devices failed, the job is not to blame, because nobody knows what the host has.
 func neverEnough(err error, inv *inventory.Inventory) error {
 	var short *placement.ShortageError
 	if inv == nil || !errors.As(err, &short) || short.Resource == "ncpus" {
@@ -181,15 +181,15 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 		strings.Join(failed, "; "))
 }
 
-// configuredSource is the inventory's source for the devices of the configuration.
+// configuredSource is the inventory's source for devices from the configuration.
 const configuredSource = "device"
 
-// gpuSources are its sources for GPUs. There are others that concern all devices: one that says
-// that nobody has looked of late.
+// gpuSources are the inventory's sources for GPUs. Some sources concern all devices, such as the
+// one that reports an outdated scan.
 var gpuSources = []string{"nvml", "nvidia", "amd", "intel", "habana"}
 
-// grant returns what is kept on the cgroup of a job that gets these devices; nil for a job that
-// asked for none.
+// grant returns the grant to store on the cgroup of a job that gets these devices. It is nil for a
+// job that asked for none.
 func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, error) {
 	if h.devices == nil {
 		return nil, nil
@@ -200,7 +200,7 @@ func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindInternal, "%w", err)
 	}
-	if len(h.lost(a.hadGrant)) > 0 { // then what goes with those that were not found is not known either
+	if len(h.lost(a.hadGrant)) > 0 { // companions of devices that were not found are unknown too
 		for _, n := range a.hadGrant.Shared {
 			if !slices.Contains(g.Shared, n) {
 				g.Shared = append(g.Shared, n)
@@ -213,8 +213,7 @@ func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, 
 	return g, nil
 }
 
-// nameOf is the device's name for people: that of its node, but for a part of a GPU, which has the
-// GPU's.
+// nameOf returns the device's name for people: the name of its node, or the ID of a part of a GPU.
 func nameOf(d topology.Device) string {
 	if d.Parent != "" || len(d.Nodes) == 0 {
 		return d.ID

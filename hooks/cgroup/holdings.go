@@ -12,17 +12,17 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// holding is what a job holds of this host.
+// holding is what a job holds on this host.
 type holding struct {
 	id     string
 	job    *cgroup.Job
-	limits cgroup.Limits    // as they were decided, without those that count as nothing
-	grant  *inventory.Grant // nil when it has no devices
+	limits cgroup.Limits    // as decided, without limits that reserve nothing
+	grant  *inventory.Grant // nil without devices
 	unread bool             // its grant could not be read: see readDevices
 }
 
-// holds names what the job holds of a resource: "nvidia0,nvidia3"; of blocks all that makes one not
-// free.
+// holds names what the job holds of a resource, for example "nvidia0,nvidia3". For blocks it names
+// everything that makes a block unavailable.
 func (o holding) holds(resource string) string {
 	var names []string
 	if cpus := o.limits.CPUs; (resource == "blocks" || resource == "ncpus") && !cpus.IsEmpty() {
@@ -47,7 +47,7 @@ func (o holding) holds(resource string) string {
 	return strings.Join(names, ",")
 }
 
-// holdings returns what each job holds, by the table. The caller has the lock.
+// holdings returns what each job holds, according to the table. The caller holds the lock.
 func (h *hook) holdings(there host) ([]holding, error) {
 	if err := h.fill(); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
@@ -70,19 +70,19 @@ func (h *hook) holdings(there host) ([]holding, error) {
 	return held, nil
 }
 
-// holdingsBeside returns what the job holds and what all others hold. own is the zero holding where
-// the job holds nothing. The caller has the lock.
+// holdingsBeside returns what the job holds and what all others hold. own is zero if the job holds
+// nothing. The caller holds the lock.
 func (h *hook) holdingsBeside(id string, there host) (own holding, others []holding, err error) {
 	others, err = h.holdings(there)
 	if i := slices.IndexFunc(others, func(o holding) bool { return o.id == id }); i >= 0 {
-		own = others[i] // before Delete moves the others
+		own = others[i] // copied before Delete moves the others
 		others = slices.Delete(others, i, i+1)
 	}
 	return own, others, err
 }
 
-// holdingOf returns what a job holds that has been given this. All the memory that jobs may have
-// counts as nothing of a job that asked for none. So do swap and huge pages.
+// holdingOf returns what a job holds with this assignment. If a job asked for no mem and its limit
+// is all the memory for jobs, its mem does not count. The same is true of swap and huge pages.
 func (p *policy) holdingOf(there host, got assignment) holding {
 	o := holding{limits: got.limits, grant: got.grant}
 	if got.allMem {
@@ -96,7 +96,7 @@ func (p *policy) holdingOf(there host, got assignment) holding {
 	return o
 }
 
-// or returns what a job holds that holds o and is to hold p, or holds either.
+// or returns the larger of o and p for each resource. A job that is being resized holds that much.
 func (o holding) or(p holding) holding {
 	larger := func(n **int64, other *int64) {
 		if *n == nil || other != nil && *other > **n {
@@ -117,8 +117,8 @@ func (o holding) or(p holding) holding {
 	return o
 }
 
-// assign decides what a job gets beside others. If there is not enough, jobs that are over make
-// room, and after them those that are suspended.
+// assign decides what a job gets. If there is not enough, it ignores jobs that are over, and then
+// also those that are suspended.
 func (h *hook) assign(there host, a ask, others []holding) (got assignment, err error) {
 	got, err = h.policy.assign(there, a, others)
 	if hostapi.KindOf(err) != hostapi.KindBusy {
@@ -143,18 +143,19 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 	return got, err
 }
 
-// frozen is what a suspended job holds when its place is given to others. Its devices are not: its
-// processes have them open, with their data in the devices' own memory, and will go on with that.
+// frozen returns what a suspended job still holds when its place is given to others. The job keeps
+// its devices: its processes have them open, with data in the devices' memory, and need them when
+// they resume.
 func (p *policy) frozen(o holding) holding {
 	o.limits = cgroup.Limits{}
-	if o.grant != nil && len(o.grant.Blocks) > 0 { // whose devices it keeps
+	if o.grant != nil && len(o.grant.Blocks) > 0 { // the job keeps the devices in them
 		g := *o.grant
 		g.Blocks, o.grant = nil, &g
 	}
 	return o
 }
 
-// isEmpty reports whether a job that is over holds nothing any more. PBS gives its place away after
+// isEmpty reports whether a job that is over has no processes left. PBS reuses its resources after
 // epilogue, and may send its end after another job's begin.
 func isEmpty(j *cgroup.Job) bool {
 	pids, err := j.Processes()

@@ -23,20 +23,20 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// hook answers the events. Its memory is for jobs that live: everything that matters is in the
+// hook handles the events. It remembers only live jobs, and everything that matters is in the
 // kernel.
 type hook struct {
 	policy *policy
 	log    *logrus.Entry
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
-	parent *cgroup.Limits                                // limitParent's last; under the lock
-	self   []int                                         // this process and its host
+	parent *cgroup.Limits                                // what limitParent last set; under the lock
+	self   []int                                         // this process and its host; no job may contain them
 	kmsg   func() (io.ReadCloser, error)                 // see openKmsg
-	tell   func(jobID string, update *hostapi.JobUpdate) // what is known between events; never nil
+	tell   func(jobID string, update *hostapi.JobUpdate) // sends updates between events; never nil
 	units  units                                         // nil: the parent of all jobs is a plain directory
 
-	inventory func() (*inventory.Inventory, error) // what devices there are; fs.ErrNotExist when nobody has told yet
+	inventory func() (*inventory.Inventory, error) // the devices; fs.ErrNotExist before the first scan
 
 	hold       func(procfs *kernfs.FS, pid int) (held, proc.Process, error) // see proc.Hold
 	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]proc.Rlimit, func(string) bool) error
@@ -46,28 +46,28 @@ type hook struct {
 
 	environs *proc.Environs
 
-	samplers atomic.Int64 // jobs whose memory is sampled
+	samplers atomic.Int64 // jobs whose memory is being sampled
 
-	kept      nodestate.Dir // what outlives a boot
-	offlining sync.Mutex    // over that file of kept
+	kept      nodestate.Dir // state that survives a reboot
+	offlining sync.Mutex    // guards the file about offline vnodes in kept
 
 	machine   atomic.Pointer[topology.Node] // see node
-	published atomic.Pointer[topology.Node] // what PBS was told of last
+	published atomic.Pointer[topology.Node] // the node that PBS was last told about
 
-	background sync.WaitGroup // of what goes on beside the events
+	background sync.WaitGroup // work that runs beside the events
 
 	mu         sync.Mutex
-	table      map[string]*job // what is known of jobs, by id: see with
+	table      map[string]*job // jobs by id: see with
 	filled     bool            // see fill; under the lock
 	choosing   turn            // see lock
-	unlockTree func()          // gives the tree's lock back; nil before the first lock
-	left       map[left]bool   // what was logged once: see firstLeft
+	unlockTree func()          // releases the tree's lock; nil before the first lock
+	left       map[left]bool   // messages that were logged once: see firstLeft
 
 	meter *rapl.Meter // nil where energy is not counted
-	cpus  int         // that jobs may have, as PBS counts; 0 without meter
+	cpus  int         // ncpus of all jobs together, as PBS counts; 0 without meter
 }
 
-// newHook opens this machine's kernel files and makes the hook.
+// newHook opens this machine's kernel files and creates the hook.
 func newHook(s *hostapi.Setup) (any, error) {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -97,7 +97,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	return h, nil
 }
 
-// open finds out what this node has. Nothing is written.
+// open detects what this node has. It writes nothing.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
@@ -141,13 +141,12 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	return h, nil
 }
 
-// node returns the machine as it was found at the last exechost_periodic or at the start.
+// node returns the machine as it was at the last exechost_periodic, or at the start.
 func (h *hook) node() *topology.Node { return h.machine.Load() }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }
 
-// need refuses a node that cannot enforce what is configured, naming every controller that is
-// missing.
+// need fails if this node cannot enforce its configuration, and names every missing controller.
 func (p *policy) need(tree *cgroup.Tree) error {
 	var errs []error
 	for _, c := range p.Limiting() {
@@ -175,7 +174,7 @@ func (p *policy) need(tree *cgroup.Tree) error {
 	return nil
 }
 
-// onlyV1 says so of a controller that cgroup v2 does not have.
+// onlyV1 returns a remark for controllers that cgroup v2 does not have.
 func onlyV1(controller string) string {
 	if strings.HasPrefix(controller, "net_") {
 		return " (cgroup v1 only)"
@@ -183,7 +182,7 @@ func onlyV1(controller string) string {
 	return ""
 }
 
-// job returns the cgroup of the event's job, which need not exist.
+// job returns the cgroup of the event's job, which may not exist.
 func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
 	j, err := h.tree.Job(req.Job.ID)
 	if err != nil {
@@ -192,7 +191,7 @@ func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
 	return j, nil
 }
 
-// killTimeout bounds the kill at the end of a job.
+// killTimeout limits how long the kill at a job's end may take.
 func (h *hook) killTimeout() time.Duration { return time.Duration(h.policy.Cgroup.KillTimeout) }
 
 func (h *hook) logOf(id string) *logrus.Entry { return h.log.WithField("job", id) }

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// host is what there is to give: the node, and which of its cpus and NUMA nodes the parent of all
-// jobs may use.
+// host is what jobs can get: the node, and the cpus and NUMA nodes that the parent of all jobs may
+// use.
 type host struct {
 	node     *topology.Node
 	cpus     kernfs.IDSet
@@ -20,14 +20,14 @@ type host struct {
 	hasMem   bool
 	hasMemsw bool
 	hasPids  bool
-	tasks    int64    // that all jobs together may have; 0 where nothing tells or [pids] is not enabled
+	tasks    int64    // limit for all jobs together; 0 if none is known or [pids] is not enabled
 	v2       bool     // the controllers are on v2
-	quota    *float64 // how many cpus' time all jobs together may use; nil: no less than there are
+	quota    *float64 // cpu time for all jobs together, in cpus; nil: all cpus
 
-	hugePages topology.HugePages // none where [hugetlb] is not enabled
+	hugePages topology.HugePages // empty unless [hugetlb] is enabled
 
-	devices *inventory.Inventory // nil where the job asks for none
-	around  []topology.Device    // where it asks for none: those that it is to leave cpus near
+	devices *inventory.Inventory // nil if the job asks for none
+	around  []topology.Device    // only if it asks for none: the devices near which it should leave cpus free
 }
 
 // survey reads what all jobs together may use.
@@ -71,8 +71,8 @@ func (h *hook) survey() (there host, err error) {
 	return there, err
 }
 
-// tasks is how many tasks all jobs together may have, by [pids] and by the cgroups that they are
-// in. 0 where nothing tells.
+// tasks returns how many tasks all jobs together may have, by [pids] and by the cgroups above them.
+// 0 means that no limit is known.
 func (h *hook) tasks() (int64, error) {
 	total := h.policy.Pids.Left(min(h.node().Tasks, config.MaxPids))
 	above, err := h.tree.PidsAbove()
@@ -85,9 +85,9 @@ func (h *hook) tasks() (int64, error) {
 	return min(total, *above), nil
 }
 
-// pool are the devices that a job can be given: those that were found, and those that it has. A
-// device of its own that was not found this time stays its own, in place of what was found of it
-// under another name.
+// pool returns the devices that a job can be given: the ones that were found and the ones that it
+// already has. If one of its devices was not found this time, the job keeps it. Devices that were
+// found in its place under another name are left out.
 func (h host) pool(had *inventory.Grant) []topology.Device {
 	if h.devices == nil {
 		return nil
@@ -104,7 +104,7 @@ func (h host) pool(had *inventory.Grant) []topology.Device {
 	return append(pool, lost...)
 }
 
-// lost are the devices of a grant that were not found this time.
+// lost returns the devices of a grant that were not found this time.
 func (h host) lost(had *inventory.Grant) []topology.Device {
 	if had == nil {
 		return nil

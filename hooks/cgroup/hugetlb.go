@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// hugetlb returns what the job asked for of huge pages, by page size: hpmem is of the kernel's
-// default size.
+// hugetlb returns the huge pages that the job asked for, by page size. hpmem is in pages of the
+// kernel's default size.
 func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
 	asked := maps.Clone(a.huge)
 	if a.HPMem != nil {
@@ -21,8 +21,8 @@ func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
 	return asked
 }
 
-// hugeTotal is what all jobs together may have of huge pages of one size, in whole pages.
-// reserve_amount is kept of the default size, as hpmem is.
+// hugeTotal returns how much of one page size all jobs together may have, in whole pages. Like
+// hpmem, reserve_amount is about the default size only.
 func (p *policy) hugeTotal(h host, page int64) int64 {
 	share := p.Hugetlb.Share
 	if page != h.hugePages.Default {
@@ -32,9 +32,9 @@ func (p *policy) hugeTotal(h host, page int64) int64 {
 	return total - total%page
 }
 
-// decideHugetlb bounds every size of huge pages that the kernel has. A size that nobody asked for
-// gets the configured default, which only hpmem's size has. A limit of all there is counts as
-// nothing, as with mem.
+// decideHugetlb limits every page size that the kernel has. If a job did not ask for the default
+// size, it gets the configured default, and none of the other sizes. As with mem, a limit that
+// equals the total reserves nothing.
 func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding) error {
 	if !p.Hugetlb.Enabled {
 		return nil
@@ -52,7 +52,7 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 		limit := p.hugeDefault(h, a, page, total)
 		if want, ok := asked[page]; ok {
 			limit = int64(want)
-			if part := limit % page; part > 0 && limit <= total { // a part of a page takes a page
+			if part := limit % page; part > 0 && limit <= total { // a partial page needs a whole one
 				limit += page - part
 			}
 			free := total
@@ -71,8 +71,8 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 	return nil
 }
 
-// hugeHeld returns what a job holds of huge pages that was granted l. A limit of all there is
-// counts as nothing unless the job has asked for it.
+// hugeHeld returns the huge pages that a job with limits l holds. A limit that equals the total
+// counts only if the job asked for it.
 func (p *policy) hugeHeld(h host, l cgroup.Limits, a ask) map[int64]int64 {
 	held := maps.Clone(l.Hugetlb)
 	asked := a.hugetlb(h.hugePages.Default)
@@ -83,7 +83,7 @@ func (p *policy) hugeHeld(h host, l cgroup.Limits, a ask) map[int64]int64 {
 	return held
 }
 
-// hugeDefault is the limit of a job that did not ask for pages of that size.
+// hugeDefault returns the limit of a job that did not ask for pages of that size.
 func (p *policy) hugeDefault(h host, a ask, page, total int64) int64 {
 	switch {
 	case !p.Hugetlb.EnforceDefault, p.Hugetlb.ExclhostIgnoreDefault && a.exclhost:

@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// resolveIO turns the [io] max of the configuration into limits of devices, with the numbers that
-// they have now. A value that the kernel would refuse at each begin is an error.
+// resolveIO turns io.max of the configuration into limits by device number, with the numbers that
+// the devices have now. It fails on a value that the kernel would refuse at each begin.
 func (p *policy) resolveIO(sys *kernfs.FS) error {
 	p.io = nil
 	if !p.IO.Enabled {

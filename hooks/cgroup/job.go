@@ -7,40 +7,41 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// job is what this program knows of a job. Nothing of it outlives the program: what matters is on
-// the job's cgroup, and in the state that the host keeps. The hook's mu is over all fields but the
-// turns.
+// job is what this program knows about a job. It does not survive the program: what matters is on
+// the job's cgroup and in the state that the host stores. The hook's mu guards all fields except
+// the contents of the turns.
 type job struct {
-	// turn is held by one event at a time. The host sends a job's own events one after the other,
-	// but exechost_startup and exechost_periodic come beside them and look at all jobs.
+	// turn is held by one event at a time. The host sends a job's events one after the other. But
+	// exechost_startup and exechost_periodic run beside them and look at all jobs.
 	turn turn
-	// tale is held by whoever tells of kills, which may be while an event has turn.
+	// tale is held while kills are reported, which can happen while an event holds turn.
 	tale turn
-	uses int // of the two: by those that hold or wait
+	uses int // how many hold or wait for one of the two
 
-	known     bool          // it was begun here, or listed: no sweep takes it
-	phase     hostapi.Phase // that its last event has brought it to
+	known     bool          // it began here or was listed, so no sweep removes it
+	phase     hostapi.Phase // set by its last event
 	killDelay *int
 
 	watch   *watch
 	chart   *chart
 	ranks   *rankMemory
-	counted *reading // of the node's energy, when the job was last counted
+	counted *reading // the node's energy when the job was last counted
 
 	cgroup   *cgroup.Job
-	granted  *assignment // by its begin or its last resize; nil while it holds nothing
-	growing  *assignment // what a resize is bringing it: until that is over it holds the larger of both
-	unread   bool        // its devices are not in granted: their mark could not be read at the start
-	unmarked bool        // granted is what the kernel had, and no limit to put in force: see fill
+	granted  *assignment // by begin or its last resize; nil if it holds nothing
+	growing  *assignment // the target of a resize in progress: until it finishes, the job holds the larger of both
+	unread   bool        // granted has no devices, because their mark could not be read at the start
+	unmarked bool        // granted was read from the kernel and is not enforced again: see fill
 }
 
-// idle reports whether nothing is worth keeping of the job.
+// idle reports whether there is nothing left to remember about the job.
 func (e *job) idle() bool {
 	return e.uses == 0 && !e.known && e.watch == nil && e.chart == nil && e.ranks == nil && e.counted == nil &&
 		e.granted == nil
 }
 
-// with calls f with what is known of a job, under mu, and forgets the job if nothing is left.
+// with calls f with what is known about a job, under mu. Afterwards it drops the job if nothing is
+// left to remember.
 func (h *hook) with(id string, f func(e *job)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,8 +56,8 @@ func (h *hook) with(id string, f func(e *job)) {
 	}
 }
 
-// learn notes that this program knows the job. No sweep takes the job until disown. learn changes
-// nothing of a job that is known: the events of the job say more than a list, which may be old.
+// learn records that this program knows the job. No sweep removes the job until disown. If the job
+// is known already, learn changes nothing: its events are newer than any list.
 func (h *hook) learn(told *hostapi.Job) {
 	h.with(told.ID, func(e *job) {
 		if !e.known {
@@ -65,7 +66,7 @@ func (h *hook) learn(told *hostapi.Job) {
 	})
 }
 
-// disown forgets the job, but for its watch, what is under way and what it holds: see letGo.
+// disown forgets the job, except its watch, operations in progress and what it holds (see letGo).
 func (h *hook) disown(id string) {
 	h.with(id, func(e *job) {
 		e.known, e.phase, e.killDelay = false, "", nil
@@ -78,18 +79,18 @@ func (h *hook) owns(id string) (known bool) {
 	return known
 }
 
-// setPhase notes the phase that an event brings the job to.
+// setPhase records the job's phase after an event.
 func (h *hook) setPhase(id string, phase hostapi.Phase) {
 	h.with(id, func(e *job) { e.known, e.phase = true, phase })
 }
 
-// phaseOf returns the job's phase, "" of a job that this program does not know.
+// phaseOf returns the job's phase, or "" if this program does not know the job.
 func (h *hook) phaseOf(id string) (phase hostapi.Phase) {
 	h.with(id, func(e *job) { phase = e.phase })
 	return phase
 }
 
-// setKillDelay notes the job's kill_delay, if it has one.
+// setKillDelay records the job's kill_delay, if it has one.
 func (h *hook) setKillDelay(id string, delay *int) {
 	if delay != nil {
 		h.with(id, func(e *job) { e.known, e.killDelay = true, delay })
@@ -101,10 +102,10 @@ func (h *hook) killDelayOf(id string) (delay *int) {
 	return delay
 }
 
-// turn is held by one at a time.
+// turn can be held by one goroutine at a time.
 type turn chan struct{}
 
-// turn takes the turn of an event's job, whose cgroup need not exist.
+// turn takes the turn of the event's job, whose cgroup may not exist.
 func (h *hook) turn(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, release func(), err error) {
 	if j, err = h.job(req); err != nil {
 		return nil, nil, err
@@ -113,14 +114,14 @@ func (h *hook) turn(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, r
 	return j, release, err
 }
 
-// wait waits for a turn of the job, and takes one that is free though ctx has ended. The error is
-// of KindBusy when ctx ends first.
+// wait waits for one of the job's turns. It takes a free turn even if ctx is already done. If ctx
+// ends first, the error is KindBusy.
 func (h *hook) wait(ctx context.Context, id string, of func(e *job) turn) (release func(), err error) {
 	var t turn
 	h.with(id, func(e *job) { t = of(e); e.uses++ })
 	left := func() { h.with(id, func(e *job) { e.uses-- }) }
 	select {
-	case t <- struct{}{}: // also after the alarm, as at the end of a job
+	case t <- struct{}{}: // even after the alarm, as at the end of a job
 	default:
 		select {
 		case t <- struct{}{}:
@@ -132,7 +133,7 @@ func (h *hook) wait(ctx context.Context, id string, of func(e *job) turn) (relea
 	return func() { <-t; left() }, nil
 }
 
-// try takes the turn of a job if it is free. Else the result is nil.
+// try takes the turn of a job if it is free. Otherwise it returns nil.
 func (h *hook) try(id string) (release func()) {
 	h.with(id, func(e *job) {
 		select {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openKmsg opens the kernel log at its oldest record. A Read returns one record
-// (Documentation/ABI/testing/dev-kmsg), and io.EOF after the newest. Nothing is consumed: each
-// reader has a position of its own.
+// openKmsg opens the kernel log at its oldest record. Each Read returns one record
+// (Documentation/ABI/testing/dev-kmsg), and io.EOF after the newest. Reading consumes nothing: each
+// reader has its own position.
 func openKmsg() (io.ReadCloser, error) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func (k kmsg) Read(b []byte) (int, error) {
 		n, err := unix.Read(int(k), b)
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE):
-			// EPIPE: the oldest records were overwritten, and the next read goes on.
+			// EPIPE: the oldest records were overwritten. The next read continues after them.
 		case errors.Is(err, unix.EAGAIN):
 			return 0, io.EOF
 		case err != nil:
@@ -43,47 +43,47 @@ func (k kmsg) Read(b []byte) (int, error) {
 
 func (k kmsg) Close() error { return unix.Close(int(k)) }
 
-// oomKill is one process that the kernel killed for lack of memory.
+// oomKill is one process that the kernel killed because memory ran out.
 type oomKill struct {
 	seq    uint64 // of its record in the log
 	pid    int
 	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
-	ranks  []int  // the one in whose cgroup it was, where ranks have some
+	ranks  []int  // the rank whose cgroup it was in, if ranks have cgroups
 	global bool   // the host ran out of memory, not a cgroup
-	parent bool   // all jobs together did, by the limit of their parent
-	again  bool   // the kernel kills, counts and logs the one that it chose once more with the rest of its cgroup
+	parent bool   // the limit of all jobs' parent was hit
+	again  bool   // killed, counted and logged once more with the rest of its cgroup
 }
 
-// earliest is the least time in the log of what happened at since (both in µs since boot). The
-// log's clock runs free, while CLOCK_MONOTONIC is slewed by up to 500 ppm to be as long as a second
-// is (kernel/time/ntp.c, MAXFREQ).
+// earliest returns the earliest log time of an event at since (both in µs since boot). The log's
+// clock is not adjusted, while CLOCK_MONOTONIC may be slewed by up to 500 ppm (kernel/time/ntp.c,
+// MAXFREQ).
 func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 
-// oomLog is what was read of the log so far. The kills are those in the memory cgroup path or below
-// it since the time since (µs since boot), oldest first. The kernel may be in the middle of a
-// kill's records.
+// oomLog is what has been read of the log so far. It holds the kills since the time since (µs since
+// boot) in the memory cgroup path or below it, oldest first. The kernel may be in the middle of
+// writing the records of a kill.
 //
-// The kernel writes two records a kill (mm/oom_kill.c), of which the first is rate limited:
+// The kernel writes two records per kill (mm/oom_kill.c), of which the first is rate limited:
 //
 //	oom-kill:constraint=...,oom_memcg=PATH,task_memcg=PATH,task=...,pid=N,uid=N
 //	Memory cgroup out of memory: Killed process N (comm) ...
 //
-// With memory.oom.group "Tasks in PATH are going to be killed ..." follows, and the second record
-// for each of them. The process that was killed first is among them if it has not given up its
-// memory yet.
+// With memory.oom.group they are followed by "Tasks in PATH are going to be killed ..." and the
+// second record for each of these tasks. That includes the process that was killed first, unless it
+// has released its memory already.
 type oomLog struct {
 	path  string
 	since int64
 	kills []oomKill
 
-	pending map[int]oomKill // by pid: chosen, not yet killed
-	group   bool            // what follows are all processes of path
-	grouped bool            // they were killed together once, so that no pid is another process's by now
+	pending map[int]oomKill // by pid: chosen but not killed yet
+	group   bool            // the next records are about all processes of path
+	grouped bool            // they were all killed together once, so a pid cannot have been reused
 }
 
-// read goes on to the end of the log.
+// read reads on to the end of the log.
 func (l *oomLog) read(r io.Reader) error {
-	buf := make([]byte, 8192) // the kernel's own bound on a record
+	buf := make([]byte, 8192) // the kernel's limit for a record
 	for {
 		n, err := r.Read(buf)
 		if errors.Is(err, io.EOF) {
@@ -98,7 +98,7 @@ func (l *oomLog) read(r io.Reader) error {
 	}
 }
 
-// killReasons are what the kernel's line of a kill begins with (mm/oom_kill.c).
+// killReasons are the possible beginnings of the kernel's line about a kill (mm/oom_kill.c).
 var killReasons = []string{
 	"Memory cgroup out of memory", "Out of memory", "Out of memory (oom_kill_allocating_task)",
 }
@@ -119,8 +119,8 @@ func (l *oomLog) add(seq uint64, text string) {
 		l.grouped = l.grouped || l.group
 		return
 	}
-	// Other lines of the kernel's have the path or the name of a user's program in them, some at
-	// their beginning.
+	// Other kernel lines can contain the path or the name of a user's program, some at the
+	// beginning.
 	why, line, ok := strings.Cut(text, ": Killed process ")
 	if !ok || !slices.Contains(killReasons, why) {
 		return
@@ -158,9 +158,9 @@ func parseKmsg(record string) (seq uint64, micros int64, text string, ok bool) {
 	return seq, micros, text, true
 }
 
-// parseSummary returns what an oom-kill summary about a task in the cgroup path or below it tells
-// of the kill. The task's name may hold anything, commas and "pid=" too, so what follows it is read
-// from the end.
+// parseSummary parses an oom-kill summary about a task in the cgroup path or below it. A task's
+// name can contain anything, including commas and "pid=". So what follows the name is parsed from
+// the end.
 func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	rest, found := strings.CutPrefix(text, "oom-kill:constraint=")
 	if !found {
@@ -171,7 +171,7 @@ func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	if !found {
 		return oomKill{}, false
 	}
-	// The name of a cpuset comes before it, and may hold anything.
+	// The name of a cpuset precedes it, and can contain anything.
 	limited = limited[strings.LastIndex(limited, ",")+1:]
 	rest, found = strings.CutPrefix(rest, path)
 	if !found || !strings.HasPrefix(rest, ",task=") && !strings.HasPrefix(rest, "/") {

@@ -15,20 +15,19 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// sharesPerCPU is cpu.shares for each of ncpus, as pbs_cgroups has it (openpbs pbs_cgroups.PY,
-// configure_job).
+// sharesPerCPU is cpu.shares per cpu, as in pbs_cgroups (openpbs pbs_cgroups.PY, configure_job).
 const sharesPerCPU = 1000
 
 // assignment is what a job gets.
 type assignment struct {
 	limits cgroup.Limits
-	allMem bool             // limits has all the memory that jobs may have, and the job has asked for none
-	ask    ask              // as it is met: a job with blocks has asked for what is in them
-	grant  *inventory.Grant // nil when it did not ask for devices
-	notes  []string         // for the report: what was asked for and is not enforced
+	allMem bool             // the job asked for no mem, and its limit is all the memory for jobs
+	ask    ask              // as granted: a job with blocks asks for their contents
+	grant  *inventory.Grant // nil if it asked for no devices
+	notes  []string         // for the report: requests that are not enforced
 }
 
-// usage returns what the report says of a job that has this and has used nothing yet.
+// usage returns the report of a job with this assignment that has used nothing yet.
 func (got assignment) usage(there host) *hostapi.HostUsage {
 	cpus, mems := got.limits.CPUs, got.limits.Mems
 	if cpus.IsEmpty() {
@@ -39,9 +38,9 @@ func (got assignment) usage(there host) *hostapi.HostUsage {
 	}
 }
 
-// assign turns what a job asked for on this host into what it gets, given what the other jobs hold.
-// Nothing is read or written. Errors carry a kind: KindJob when the host could never give that
-// much, KindBusy when other jobs are in the way.
+// assign decides what a job gets for its request on this host, given what the other jobs hold. It
+// reads and writes nothing. The kind of an error is KindJob if the host could never give that much,
+// and KindBusy if other jobs are in the way.
 func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 	var l cgroup.Limits
 	blocks, err := p.decideBlocks(h, &a, others)
@@ -77,7 +76,7 @@ func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 		notes: append(a.notes, p.unenforced(l, h, a)...)}, nil
 }
 
-// unenforced tells what the job asked for and has no limit for.
+// unenforced lists what the job asked for but has no limit for.
 func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	var notes []string
 	add := func(what, section string, enabled bool) {
@@ -99,7 +98,7 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	if !p.Hugetlb.Enabled && (a.HPMem != nil && *a.HPMem > 0 || len(a.huge) > 0) {
 		add("hpmem", "hugetlb", false)
 	}
-	if !p.Devices.Enabled && a.NGPUs > 0 { // other names may be a site's own
+	if !p.Devices.Enabled && a.NGPUs > 0 { // resources of other names may be the site's
 		add(fmt.Sprintf("ngpus=%d", a.NGPUs), "devices", false)
 	}
 	if a.oomGroup != nil && *a.oomGroup && l.OOMGroup == nil {
@@ -112,8 +111,8 @@ func (p *policy) unenforced(l cgroup.Limits, h host, a ask) []string {
 	return notes
 }
 
-// decideCPUs decides cpus and devices, each of which depends on the other. The devices are returned
-// by their IDs.
+// decideCPUs decides cpus and devices together, because each depends on the other. It returns the
+// IDs of the devices.
 func (p *policy) decideCPUs(
 	l *cgroup.Limits,
 	h host,
@@ -145,7 +144,7 @@ func (p *policy) decideCPUs(
 	}
 	p.addDevices(&req, h, a, others)
 	if req.NCPUs == 0 && len(req.Wants) == 0 {
-		return nil, nil // no cpuset of its own: its processes run on whatever the parent has
+		return nil, nil // no cpuset: its processes run on all cpus of the parent
 	}
 	if a.Mem != nil && p.Cpuset.MemFences && len(h.node.NUMA) > 1 {
 		req.Mem, req.FreeMem = int64(*a.Mem), p.freeMem(h.node, others)
@@ -153,7 +152,7 @@ func (p *policy) decideCPUs(
 	chosen, err := p.withDevices(h.node, req, a)
 	var short *placement.ShortageError
 	if errors.As(err, &short) && !taken.Intersect(a.had.CPUs).IsEmpty() {
-		// Two jobs share cpus since one of them was suspended: each may keep them.
+		// The two jobs share cpus because one was suspended. Each may keep them.
 		req.Taken = taken.Minus(a.had.CPUs)
 		chosen, err = p.withDevices(h.node, req, a)
 	}
@@ -181,8 +180,8 @@ func (p *policy) setCPUs(l *cgroup.Limits, h host, cpus, mems kernfs.IDSet) {
 	}
 }
 
-// freeMem returns what each NUMA node has left beside the jobs that are on this one alone, as
-// pbs_cgroups counts it.
+// freeMem returns the free memory of each NUMA node. Like pbs_cgroups, it subtracts only jobs that
+// are on that NUMA node alone.
 func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 	free := map[int]int64{}
 	for _, numa := range n.NUMA {
@@ -196,8 +195,8 @@ func (p *policy) freeMem(n *topology.Node, others []holding) map[int]int64 {
 	return free
 }
 
-// heldBy names the jobs that hold cpus, or devices of the resource, for people who wonder why
-// theirs has to wait.
+// heldBy names the jobs that hold cpus, or devices of the resource. It is for people who wonder why
+// their job has to wait.
 func heldBy(resource string, others []holding) string {
 	var who []string
 	for _, o := range others {
@@ -214,7 +213,7 @@ func heldBy(resource string, others []holding) string {
 	return "; held: " + strings.Join(who, ", ")
 }
 
-// Least values that the kernel takes (kernel/sched/core.c, sched.h).
+// The kernel's minimum values (kernel/sched/core.c, sched.h).
 const (
 	minShares = 2
 	minQuota  = time.Millisecond
@@ -231,8 +230,8 @@ func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 		if !p.CPU.EnforcePerPeriodQuota {
 			return
 		}
-		// Nothing else bounds ncpus without [cpuset], and the kernel does not take just any quota
-		// (MAX_BW of kernel/sched/core.c).
+		// Without [cpuset] nothing else limits ncpus, and the kernel does not accept arbitrary
+		// quotas (MAX_BW in kernel/sched/core.c).
 		cpus = float64(min(ncpus, max(1, h.node.Online.Len())))
 	}
 	l.Period = time.Duration(p.CPU.CfsPeriod)
@@ -240,14 +239,14 @@ func (p *policy) decideShares(l *cgroup.Limits, h host, ncpus int) {
 	h.cutQuota(l)
 }
 
-// quota is what cpus of cpu time may use in a period, in whole microseconds, as pbs_cgroups
-// calculates it (openpbs pbs_cgroups.PY, set_limit of ncpus).
+// quota returns the cpu time that cpus may use in a period, in whole microseconds. It calculates
+// like pbs_cgroups (openpbs pbs_cgroups.PY, set_limit of ncpus).
 func (p *policy) quota(period time.Duration, cpus float64) time.Duration {
 	us := float64(period.Microseconds()) * cpus * p.CPU.CfsQuotaFudgeFactor
 	return max(minQuota, time.Duration(us)*time.Microsecond)
 }
 
-// cutQuota leaves a job no more time than all jobs together have: v1 takes no greater quota, and
+// cutQuota limits a job's quota to the quota of all jobs together. v1 accepts no larger one, and
 // begin would fail.
 func (h host) cutQuota(l *cgroup.Limits) {
 	if h.quota == nil {
@@ -279,12 +278,12 @@ func (p *policy) decidePids(l *cgroup.Limits, h host, a ask) error {
 	return nil
 }
 
-// tasksOf is how many tasks a job may have by its cpus; 0 for no limit.
+// tasksOf returns how many tasks a job may have according to its cpus. 0 means no limit.
 func (p *policy) tasksOf(h host, a ask) int64 {
 	switch {
 	case h.tasks == 0:
 		return 0
-	case a.exclhost: // nobody else needs any
+	case a.exclhost: // nobody else needs tasks
 		return h.tasks
 	}
 	return p.Pids.Part(h.tasks, a.NCPUs, p.countCPUs(h, h.cpus))

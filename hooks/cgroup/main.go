@@ -1,12 +1,13 @@
-// Command cgroup is the hook that confines a job. A job has one cgroup per host. The hook sets its
-// limits, puts the job's processes in it, measures what they used, and ends all of it.
+// Command cgroup is the hook that confines a job. Each job has one cgroup per host. The hook sets
+// its limits, moves the job's processes into it, measures what they use, and removes everything at
+// the end.
 //
-// Events: all but execjob_prologue. No other hook moves processes; others ask this one. The
-// kernel's files are internal/cgroup's affair, the numbers are decided in limits.go and memory.go,
-// and nothing here knows a file name.
+// It handles all events except execjob_prologue. No other hook moves processes: they ask this one.
+// internal/cgroup deals with the kernel's files, and limits.go and memory.go decide the numbers.
+// Nothing here knows a file name.
 //
-// The hook's table has what is taken, and is filled from the marks on the cgroups. A change is in
-// the mark before it is answered, so that this program may die at any point.
+// The hook's table of what is taken is filled from the marks on the cgroups. A change is written to
+// the mark before the event is answered, so that this program may die at any point.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

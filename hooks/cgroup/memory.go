@@ -9,27 +9,27 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// memTotal is the memory that all jobs together may have, in whole pages. A limit is what the
-// kernel makes of it, and a limit of all there is has to be known again.
+// memTotal returns the memory for all jobs together, in whole pages. The kernel rounds limits down,
+// and a limit that equals the total must be recognized again.
 func (p *policy) memTotal(n *topology.Node) int64 {
 	return wholePages(p.Memory.Left(n.MemTotal))
 }
 
-// swapTotal is the swap that all jobs together may have, in whole pages.
+// swapTotal returns the swap for all jobs together, in whole pages.
 func (p *policy) swapTotal(n *topology.Node) int64 {
 	return wholePages(p.Memsw.Left(n.SwapTotal))
 }
 
-// kernelLimitsMem reports whether mem is a limit of the kernel's, page cache included. Otherwise it
-// is somebody else's to enforce, and what a job holds stands in its mark alone.
+// kernelLimitsMem reports whether the kernel limits mem, page cache included. If not, the sampler
+// enforces mem, and only the job's mark says what it holds.
 func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
 
-// inKernel returns what of a job's limits the kernel is to have. A mem that is not the kernel's to
-// limit is replaced by what all jobs together may have. So page cache may grow to that, and nothing
-// that no sample counts, as page tables, slab and sockets, takes the node down.
+// inKernel returns the limits that the kernel is given. If the sampler enforces mem, the kernel's
+// limit is the memory for all jobs together. So page cache can grow that far. Memory that no sample
+// counts, such as page tables, slab and sockets, cannot take the node down.
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	p := h.policy
-	// A job that may have all there is by default is promised nothing.
+	// A job that may use everything by default gets no soft limit.
 	if p.Memory.Enabled && p.Memory.SoftLimit && l.Mem != nil && (a.Mem != nil || *l.Mem < p.memTotal(h.node())) {
 		return p.soften(l, h.node())
 	}
@@ -54,7 +54,7 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	return l
 }
 
-// allMem gives limits of a job that has asked for no mem all that jobs may have by now.
+// allMem sets the limits of a job that asked for no mem to the memory that jobs may have now.
 func (p *policy) allMem(l *cgroup.Limits, n *topology.Node, a ask) {
 	mem := p.memTotal(n)
 	switch {
@@ -68,8 +68,8 @@ func (p *policy) allMem(l *cgroup.Limits, n *topology.Node, a ask) {
 	l.Mem = &mem
 }
 
-// soften makes of a mem that is decided the kernel's soft limit, and of vmem the limit, as
-// pbs_cgroups does (openpbs pbs_cgroups.PY, configure_job).
+// soften makes mem the kernel's soft limit, and vmem the hard limit, as pbs_cgroups does (openpbs
+// pbs_cgroups.PY, configure_job).
 func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 	l.MemSoft = l.Mem
 	if l.MemSwap != nil {
@@ -79,9 +79,8 @@ func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 	return l
 }
 
-// leastMem is the least memory in which a program can be started at all. The kernel's own memory
-// for a process counts. If that does not fit, fork fails with an errno that nobody understands
-// (ENFILE).
+// leastMem is the least memory in which a program can start at all. The kernel's memory for a
+// process counts too. If that does not fit, fork fails with a misleading errno (ENFILE).
 const leastMem = 1 << 20
 
 func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
@@ -90,7 +89,7 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	}
 	total := p.memTotal(h.node)
 	free := total - heldMem(others)
-	if a.had.Mem != nil { // a job may keep what it has, even beside one that was resumed
+	if a.had.Mem != nil { // a job may keep what it has, even beside a job that was resumed
 		free = max(free, *a.had.Mem)
 	}
 	var limit int64
@@ -116,7 +115,8 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	return nil
 }
 
-// decideOOM says what happens at the limit and before it, which only v2 lets one say.
+// decideOOM decides what happens near the limit and when it is hit. Only v2 can be configured for
+// that.
 func (p *policy) decideOOM(l *cgroup.Limits, h host, a ask) {
 	if !p.Memory.Enabled || !h.v2 {
 		return
@@ -156,7 +156,7 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 			return err
 		}
 		if l.Mem != nil && a.Mem == nil && *l.Mem > limit {
-			l.Mem = &limit // mem was a default; vmem was asked for
+			l.Mem = &limit // mem was a default, but vmem was requested
 		}
 	case l.Mem == nil:
 		return nil
@@ -170,8 +170,7 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 	return nil
 }
 
-// memswOf is the limit of memory and swap together that goes with a limit of memory where no vmem
-// was asked for.
+// memswOf returns the limit of memory plus swap for a given memory limit, if no vmem was asked for.
 func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 	if p.Memsw.EnforceDefault && !(p.Memsw.ExclhostIgnoreDefault && a.exclhost) {
 		return p.defaultMemsw(n, mem)
@@ -179,12 +178,12 @@ func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 	return p.memTotal(n) + p.swapTotal(n)
 }
 
-// defaultMemsw is the limit of memory and swap together of a job that asked for no vmem.
+// defaultMemsw returns the default limit of memory plus swap for a job that asked for no vmem.
 func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
 	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
 }
 
-// heldMem is the memory that jobs hold.
+// heldMem returns the memory that jobs hold.
 func heldMem(jobs []holding) (held int64) {
 	for _, o := range jobs {
 		if o.limits.Mem != nil {
@@ -194,7 +193,7 @@ func heldMem(jobs []holding) (held int64) {
 	return held
 }
 
-// heldMemsw is the memory and swap that jobs hold.
+// heldMemsw returns the memory plus swap that jobs hold.
 func heldMemsw(jobs []holding) (held int64) {
 	for _, o := range jobs {
 		if o.limits.MemSwap != nil {
@@ -204,8 +203,8 @@ func heldMemsw(jobs []holding) (held int64) {
 	return held
 }
 
-// exceeds is the error of a request for more than is free, and says whether waiting can help. text
-// is how pbs_cgroups words it, given what is wanted and what there is.
+// exceeds returns the error for a request that exceeds free, and its kind says whether waiting can
+// help. text is a format in the words of pbs_cgroups, for what is wanted and what there is.
 func exceeds(text string, want, free, total int64) error {
 	switch {
 	case want <= free:
@@ -216,5 +215,5 @@ func exceeds(text string, want, free, total int64) error {
 	return hostapi.Errorf(hostapi.KindBusy, text, pbs.Size(want).KB(), pbs.Size(free).KB())
 }
 
-// wholePages rounds down as the kernel does with a limit.
+// wholePages rounds down to whole pages, as the kernel does with limits.
 func wholePages(n int64) int64 { return n - n%int64(os.Getpagesize()) }

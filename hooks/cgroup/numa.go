@@ -14,13 +14,13 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// With vnode_per_numa_node PBS gives away the NUMA nodes one by one. A job gets its part of vnode
-// host[n] on NUMA node n and nowhere else. Otherwise the next job would find the node that PBS
-// promised it taken (openpbs pbs_cgroups.PY, assign_job).
+// With vnode_per_numa_node PBS allocates NUMA nodes one by one. A job gets its share of vnode
+// host[n] on NUMA node n and nowhere else. Otherwise the NUMA node that PBS promises to the next
+// job might be taken (openpbs pbs_cgroups.PY, assign_job).
 
-// numaOf returns the ncpus of those of this host's chunks that name a vnode host[n], by n; a vnode
-// without cpus counts, for its memory. Nil when there is none. A vnode of another name is the
-// site's, and no NUMA node.
+// numaOf returns the ncpus of this host's chunks on vnodes named host[n], by n. A vnode without
+// cpus is included, because of its memory. The result is nil if there is no such vnode. Vnodes with
+// other names were defined by the site and are not NUMA nodes.
 func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	var by map[int]int
 	for _, c := range chunks {
@@ -44,8 +44,8 @@ func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	return by, nil
 }
 
-// placed chooses cpus and NUMA nodes as placement.Place does, with each vnode's part on the vnode's
-// own NUMA node.
+// placed chooses cpus and NUMA nodes as placement.Place does, but each vnode's share stays on its
+// NUMA node.
 func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (placement.Assignment, error) {
 	if !p.Vnodes.PerNUMANode || len(a.numa) == 0 {
 		return placement.Place(node, req)
@@ -67,7 +67,7 @@ func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (plac
 		}
 		part := req
 		part.NCPUs, part.Allowed = n, req.Allowed.Intersect(cpusOf(node, id))
-		part.Mem, part.FreeMem = 0, nil // its memory is its vnode's
+		part.Mem, part.FreeMem = 0, nil // its memory comes from its vnode
 		one, err := placement.Place(node, part)
 		if err != nil {
 			return placement.Assignment{}, fmt.Errorf("NUMA node %d: %w", id, err)
@@ -78,7 +78,7 @@ func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (plac
 	if rest <= 0 {
 		return got, nil
 	}
-	// The natural vnode has nothing of its own if startup told of the others.
+	// The natural vnode has nothing to give if startup reported the others.
 	req.NCPUs, req.Taken = rest, req.Taken.Union(got.CPUs)
 	one, err := placement.Place(node, req)
 	if err != nil {

@@ -13,35 +13,35 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// A job's cgroup that cannot be removed within kill_timeout holds cpus and memory that PBS is about
-// to give to the next job. So all vnodes of the host go offline, with a comment that says why. They
-// come back when everything is gone (openpbs pbs_cgroups.PY, take_node_offline and
-// bring_node_online). A note in the state directory says that this hook did it, since hook, host
-// and machine may be started again meanwhile.
+// If a job's cgroup cannot be removed within kill_timeout, it still holds cpus and memory that PBS
+// is about to give to the next job. So all vnodes of the host go offline, with a comment that says
+// why. They come back when everything has been removed (openpbs pbs_cgroups.PY, take_node_offline
+// and bring_node_online). A note in the state directory records that this hook did it, since the
+// hook, the host or the machine may restart meanwhile.
 //
-// The hook says a state without a comment. The shim adds the comment and takes it back, and leaves
-// an administrator's offline alone (internal/openpbs, offline and online). PBS's word on state and
-// comment comes with exechost_periodic, in vnode_list, while there is a note. A server that was
-// restarted has lost the comment, and gets it again.
+// The hook sets the state without a comment. The shim adds and removes the comment, and respects an
+// administrator's offline (internal/openpbs, offline and online). While there is a note,
+// exechost_periodic carries what PBS knows about state and comment in vnode_list. A server that was
+// restarted has lost the comment and gets it again.
 
 const (
-	// offlineComment is the text that vnodes get. PBS's own hook knows its vnodes by it.
+	// offlineComment is the comment of such vnodes. PBS's own hook recognizes its vnodes by it.
 	offlineComment = pbs.CleanUpComment
 
 	stateOffline = "offline"
 	stateFree    = "free"
 )
 
-// cannotRemove reports whether an error of kill or remove says that something of a job is there to
-// stay.
+// cannotRemove reports whether an error of kill or remove means that part of a job cannot be
+// removed.
 func cannotRemove(err error) bool {
 	return errors.Is(err, cgroup.ErrNotEmpty) || errors.Is(err, cgroup.ErrBusy)
 }
 
-// stuck has PBS take the host's vnodes offline if err says that something of a job stays. An event
-// without vnode_list (hookhost's own timer sends such ones) is answered in the same way, but is no
-// word from PBS. The next event with a list is answered once more. After that a vnode that is on
-// line is so by the administrator's will, and stays there.
+// stuck asks PBS to take the host's vnodes offline if err says that part of a job remains. An event
+// without vnode_list, such as those of hookhost's own timer, gets the same answer but does not
+// reach PBS. So the next event with a list is answered once more. After that, an online vnode was
+// put online by the administrator and stays so.
 func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) error {
 	if out == nil || !cannotRemove(err) {
 		return nil
@@ -57,7 +57,7 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	case o == nil:
 		o = &nodestate.Offline{Since: time.Now()}
 		h.log.Error("the vnodes of this host go offline: a cgroup could not be removed")
-	case o.Told: // the list of a job's event has the vnodes of that job alone
+	case o.Told: // a job's event lists only the vnodes of that job
 		names = slices.DeleteFunc(names, func(name string) bool {
 			return !lostComment(req.VnodeList[name]) && (o.Vnodes == nil || slices.Contains(o.Vnodes, name))
 		})
@@ -70,7 +70,8 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	return h.kept.SetOffline(o)
 }
 
-// repeat is stuck where the vnodes are to be offline already, and PBS may not know it yet.
+// repeat calls stuck again if the vnodes should already be offline, because PBS may not know it
+// yet.
 func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) error {
 	if o, err := h.kept.Offline(); o == nil || err != nil {
 		return err
@@ -78,8 +79,8 @@ func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) er
 	return h.stuck(req, out, left)
 }
 
-// recovered has PBS put vnodes on line that this hook has put offline, when nothing is left and the
-// least time is over.
+// recovered asks PBS to put this hook's offline vnodes online again, once nothing remains and
+// online_min_delay has passed.
 func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Time) error {
 	h.offlining.Lock()
 	defer h.offlining.Unlock()
@@ -94,7 +95,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		o.Since = now
 		return h.kept.SetOffline(o)
 	}
-	if !o.Told { // PBS never heard of it
+	if !o.Told { // PBS was never told
 		return h.kept.SetOffline(nil)
 	}
 	known := slices.Collect(maps.Values(req.VnodeList))
@@ -105,7 +106,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		if slices.ContainsFunc(known, isOffline) {
 			return nil
 		}
-		return h.kept.SetOffline(nil) // the administrator has done it
+		return h.kept.SetOffline(nil) // the administrator put them online
 	}
 	if now.Sub(o.Since) < time.Duration(h.policy.Vnodes.OnlineMinDelay) {
 		return nil
@@ -115,7 +116,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 	return h.kept.SetOffline(nil)
 }
 
-// setState sets the state of vnodes, and leaves all else that an outcome says of them.
+// setState sets the state of vnodes and keeps everything else in the outcome.
 func setState(out *hostapi.Outcome, names []string, state string) {
 	for _, name := range names {
 		if out.Vnodes == nil {
@@ -128,11 +129,11 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 	}
 }
 
-// tellsState reports whether PBS's word on a vnode's state and comment is in v. If there is a
-// state, no comment means that there is none: PBS leaves out what is not set.
+// tellsState reports whether v has PBS's state and comment. If there is a state, a missing comment
+// means that there is none: PBS leaves out what is not set.
 func tellsState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
-// isOffline reports whether a vnode is offline, whoever has said so.
+// isOffline reports whether a vnode is offline, no matter who did it.
 func isOffline(v *hostapi.Vnode) bool {
 	return v != nil && slices.Contains(states(v.State), stateOffline)
 }
@@ -142,7 +143,7 @@ func lostComment(v *hostapi.Vnode) bool {
 	return isOffline(v) && (v.Comment == nil || !strings.Contains(*v.Comment, offlineComment))
 }
 
-// states splits a state as pbsnodes spells it: words with commas between them.
+// states splits a state as pbsnodes writes it: words separated by commas.
 func states(text string) []string {
 	var words []string
 	for word := range strings.SplitSeq(text, ",") {

@@ -17,30 +17,30 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// oomLines bounds what the job's stderr gets while the job runs; the count tells the rest.
+// oomLines limits the lines on the job's stderr while the job runs. The count covers the rest.
 const oomLines = 8
 
 // oomMark is the extended attribute of a job's cgroup that holds its oomTale.
 const oomMark = "trusted.hookhost.oom"
 
-// oomTale is what was reported of the kills that the kernel made in a job for lack of memory. The
-// tale is on the cgroup before anybody hears of it. So a later kill's notice, a restarted hook and
-// epilogue all report it in the same words. The host knows a kill that was reported already by its
-// words. No two kills have the same.
+// oomTale records what was reported about the kernel's out-of-memory kills in a job. It is written
+// to the cgroup before it is reported. So a later kill's notice, a restarted hook and epilogue all
+// use the same words. The host recognizes a kill that was already reported by its words, which no
+// two kills share.
 type oomTale struct {
-	Kills int64    `json:"kills"` // that the lines are about, as the kernel counts
-	Twice int64    `json:"twice"` // of these, counted of a process that had been counted before
-	Seq   uint64   `json:"seq"`   // of the newest record of the kernel's log that they hold
+	Kills int64    `json:"kills"` // the kills that the lines cover, as the kernel counts
+	Twice int64    `json:"twice"` // of these, second counts of the same process
+	Seq   uint64   `json:"seq"`   // newest record of the kernel's log in the lines
 	Lines []string `json:"lines"`
-	Ranks []int    `json:"ranks,omitempty"` // that they name
+	Ranks []int    `json:"ranks,omitempty"` // the ranks that they name
 
-	killedIn []int // ranks in whose cgroups the kernel has killed, where ranks have some
+	killedIn []int // ranks in whose cgroups the kernel killed, if ranks have cgroups
 }
 
-// noticeOOM reports kills as soon as the kernel has counted them. Kills that were reported before
-// are reported again: the host may not have got them.
+// noticeOOM reports kills as soon as the kernel has counted them. It repeats earlier kills, because
+// the host may not have received them.
 func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
-	r, _ := j.JobMark() // if this fails, older kills of the same job may be taken for new
+	r, _ := j.JobMark() // without it, kills of an earlier run may be taken for new ones
 	s := state{JobMark: r}
 	u, counters, err := h.measure(j, s)
 	if err != nil {
@@ -51,11 +51,11 @@ func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	}
 	counters.OOMKills = &kills
 	t, err := h.tale(ctx, j, s, counters, false)
-	if err != nil { // the job ends, and its epilogue tells
+	if err != nil { // the job is ending, and its epilogue reports
 		return
 	}
 	u.OOMKills = t.killed(kills)
-	if t.Kills >= kills { // a line for each that the job is told of now: a job may have many
+	if t.Kills >= kills { // one log line per report that the job gets, since a job may have many kills
 		h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
 	}
 	h.tell(j.ID(), &hostapi.JobUpdate{
@@ -63,7 +63,7 @@ func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	})
 }
 
-// reportOOM adds to the outcome of the job's end what is to be said about kills.
+// reportOOM adds the kills to the outcome of the job's end.
 func (h *hook) reportOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Usage) {
 	t, err := h.tale(context.Background(), j, s, u, true)
 	if err != nil {
@@ -74,16 +74,16 @@ func (h *hook) reportOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.
 	out.Diag, out.JobStderr, out.Notes = t.diag(), t.Lines, append(out.Notes, t.Lines...)
 }
 
-// killed is how many processes the kernel has killed that counts so many kills. With
-// memory.oom.group it kills, counts and logs the process that it chose once more among all of the
-// cgroup. For another thread that met the limit meanwhile it does so with all of them again
-// (mm/oom_kill.c, oom_kill_process). The kernel's log tells which.
+// killed returns how many processes were killed, given the kernel's count. With memory.oom.group
+// the kernel kills, counts and logs the process that it chose again along with the rest of the
+// cgroup. If another thread hit the limit meanwhile, it does so again with all of them
+// (mm/oom_kill.c, oom_kill_process). The kernel's log shows which ones.
 func (t *oomTale) killed(counted int64) *int64 {
 	n := max(max(counted, t.Kills)-t.Twice, 1)
 	return &n
 }
 
-// told is what was told of the job; nothing where that is lost.
+// told returns what was reported for the job, or nothing if that is lost.
 func (h *hook) told(j *cgroup.Job) (t oomTale) {
 	b, err := j.Mark(oomMark)
 	if err == nil {
@@ -95,9 +95,9 @@ func (h *hook) told(j *cgroup.Job) (t oomTale) {
 	return t
 }
 
-// tale goes on with what was told of the job, up to the kills of u; last says that nobody will
-// again. Counters say that the kernel killed; its log says whom, as far as it still holds the
-// lines.
+// tale extends the record of the job's kills up to the count in u. last means that nobody will
+// report again. The counters show that the kernel killed. The log shows which processes, if it
+// still holds the lines.
 func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomTale, error) {
 	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.tale })
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
-	if int64(len(records)) > *u.OOMKills-t.Kills { // the kernel has gone on meanwhile, or these are an earlier run's
+	if int64(len(records)) > *u.OOMKills-t.Kills { // there were more kills meanwhile, or some belong to an earlier run
 		if now, err := j.Usage(); err == nil && now.OOMKills != nil {
 			u.OOMKills = now.OOMKills
 		}
@@ -131,17 +131,18 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 	return t, nil
 }
 
-// The kernel counts a kill before it logs it (mm/oom_kill.c, __oom_kill_process), in the same
-// breath. A kernel that logs many leaves out their summaries, and waiting is in vain. More of them
-// are on their way then, and reported together.
+// The kernel counts a kill shortly before it logs it (mm/oom_kill.c, __oom_kill_process). When it
+// logs many kills, it leaves out their summaries, and waiting for them is useless. But then more
+// kills are on their way, and all are reported together.
 const (
-	logLag     = 2 * time.Millisecond // at first; twice as long each time
+	logLag     = 2 * time.Millisecond // at first; doubles each time
 	logLooks   = 4
-	logGivesUp = 20 * time.Millisecond // before the last look
+	logGivesUp = 20 * time.Millisecond // before the last attempt
 )
 
-// logged returns the records of the kills that the tale does not hold yet. At the end of a job they
-// are there or lost. If there are fewer than kills, the kills are counted again in u.
+// logged returns the records of kills that the tale does not have yet. At the end of a job the
+// records are either there or lost. If there are fewer records than kills, it reads the count in u
+// again.
 func (h *hook) logged(
 	ctx context.Context, j *cgroup.Job, s state, t oomTale, u *cgroup.Usage, last bool,
 ) ([]oomKill, error) {
@@ -174,12 +175,11 @@ func (h *hook) logged(
 	}
 }
 
-// add puts kills into words: those of pbs_cgroups, a line each, and the number of those that there
-// is no line of. While the job runs it stops at oomLines; what it leaves out then is for the last
-// time.
+// add writes one line per kill, in the words of pbs_cgroups, and one for the number of kills
+// without a line. While the job runs it stops at oomLines. The last call covers what was left out.
 func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 	fresh := *u.OOMKills - t.Kills
-	// The log may tell of an earlier run of the job as well; the last ones are this one's.
+	// The log may also have kills of an earlier run of the job. The last ones belong to this run.
 	records = records[max(0, int64(len(records))-fresh):]
 	unlogged := fresh - int64(len(records))
 	limit, at := exceeded(u), len(t.Lines)
@@ -220,7 +220,7 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 		func(n int) bool { return slices.Contains(t.Ranks, n) })))
 }
 
-// ofRanks is what a line ends with about these ranks.
+// ofRanks returns the end of a line about these ranks.
 func (t *oomTale) ofRanks(ranks []int) string {
 	if len(ranks) == 0 {
 		return ""
@@ -243,7 +243,7 @@ func (t *oomTale) ofRanks(ranks []int) string {
 	return fmt.Sprintf(" (%s %s)", what, strings.Join(list, ", "))
 }
 
-// addLine adds a line in words that were not used before.
+// addLine adds a line, and changes it if the same words were used before.
 func (t *oomTale) addLine(line string) {
 	if slices.Contains(t.Lines, line) {
 		line += fmt.Sprintf(" [kill %d]", t.Kills)
@@ -251,7 +251,7 @@ func (t *oomTale) addLine(line string) {
 	t.Lines = append(t.Lines, line)
 }
 
-// diag names what was exceeded, in the order in which it was.
+// diag names the limits that were exceeded, in order.
 func (t *oomTale) diag() string {
 	var what []string
 	for _, line := range t.Lines {
@@ -262,13 +262,13 @@ func (t *oomTale) diag() string {
 	return strings.Join(what, ", ")
 }
 
-// notItsOwn stands for the limit of all jobs and for the host's memory if the log does not tell
-// which it was.
+// notItsOwn stands for the limit of all jobs or the host's memory, if the log does not say which.
 const notItsOwn = "Memory of all jobs or of the host exhausted"
 
-// exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone is no kill, it
-// only tells limits apart once there was one. If both are the same, mem is what the job asked for.
-// With swap accounting v1 does not count each hit (see internal/kernfs/kernfstest, hit).
+// exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone does not mean a
+// kill: it only tells limits apart after one. If both limits are equal, the answer is mem, which is
+// what the job asked for. With swap accounting v1 does not count every hit (see
+// internal/kernfs/kernfstest, hit).
 func exceeded(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
 	if u.MemFailcnt != nil && *u.MemFailcnt == 0 && u.MemSwapFailcnt == nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// units is the node's systemd, as far as the parent of all jobs is concerned.
+// units is the part of systemd that manages the parent of all jobs.
 type units interface {
 	Active(unit string) bool
 	Ensure(ctx context.Context, unit string) error
 	Realize(ctx context.Context, unit string) error
 }
 
-// options say where the configuration has the jobs' cgroups and who makes their parent.
+// options returns where the configuration places the jobs' cgroups, and who creates their parent.
 func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
 	opt := cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount, Enable: p.Cgroup.EnableControllers,
 		Controllers: p.Placing()}
@@ -29,24 +29,24 @@ func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
 	return opt, nil
 }
 
-// unit is the parent of all jobs as systemd calls it.
+// unit returns the name of the parent of all jobs in systemd.
 func (p *policy) unit() string { return p.Cgroup.Prefix + ".service" }
 
-// startParent makes the parents of all jobs with their limits, and protects the node's services
-// from them. Systemd is asked even when the unit looks as it should: somebody may have taken a
-// property from it.
+// startParent creates the parent of all jobs with its limits, which protect the node's services
+// from the jobs. It asks systemd even when the unit looks right, since somebody may have removed
+// one of its properties.
 func (h *hook) startParent(ctx context.Context) error {
 	if h.units != nil {
 		err := h.units.Ensure(ctx, h.policy.unit())
 		if err != nil && h.units.Active(h.policy.unit()) && !h.tree.Prepared() {
-			// The unit's keeper is dead, and the cgroup gone.
+			// The unit's process has died, and the cgroup is gone.
 			if realized := h.units.Realize(ctx, h.policy.unit()); realized == nil {
 				err = h.units.Ensure(ctx, h.policy.unit())
 			}
 		}
 		switch {
 		case err != nil && h.units.Active(h.policy.unit()) && h.tree.Prepared():
-			h.log.Warnf("the jobs' unit could not be checked: %v", err) // as while a daemon-reload keeps systemd busy
+			h.log.Warnf("the jobs' unit could not be checked: %v", err) // as during a daemon-reload of systemd
 		case err != nil:
 			return hostapi.Errorf(hostapi.KindNode, "%w", err)
 		}
@@ -60,8 +60,7 @@ func (h *hook) startParent(ctx context.Context) error {
 	return h.settleParent(ctx)
 }
 
-// ensureParent makes the parents of all jobs if they have gone since the start. Else the tree is
-// read once.
+// ensureParent recreates the parent of all jobs if it has disappeared since the start.
 func (h *hook) ensureParent(ctx context.Context) error {
 	if h.tree.Prepared() {
 		return nil

@@ -8,15 +8,15 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// The parent of all jobs is limited to what the node has for jobs, as pbs_cgroups limits it at
-// exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that have asked for
-// no mem leave the node its reserve, however many they are.
+// The parent of all jobs is limited to what the node has for jobs, as pbs_cgroups does at
+// exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that asked for no
+// mem leave the node its reserve, however many there are.
 //
-// The figures are those that begin decides by and that PBS is told of. The limit is what jobs hold
-// if that is more: what a job was granted is not taken from it. So it is after a reload with a
-// larger reserve, and while the place of a suspended job is another's.
+// The figures are the same ones that begin uses and that PBS is told. If jobs hold more, the limit
+// is what they hold, because a job keeps what it was granted. That happens after a reload with a
+// larger reserve, and while another job uses the place of a suspended one.
 
-// parentLimits are the limits of all jobs together, given what they hold.
+// parentLimits returns the limits of all jobs together, given what they hold.
 func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 	var l cgroup.Limits
 	if p.Memory.Enabled && h.hasMem {
@@ -43,8 +43,8 @@ func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 	return l
 }
 
-// limitParent puts the limits of all jobs together in force. A limit that jobs are above stays what
-// it was until the next exechost_periodic, since a lower one would kill. The caller has the
+// limitParent applies the limits of all jobs together. If the jobs exceed a limit, it stays
+// unchanged until the next exechost_periodic, since lowering it would kill. The caller holds the
 // lock.
 func (h *hook) limitParent(there host, jobs []holding) error {
 	want := h.policy.parentLimits(there, jobs)
@@ -62,8 +62,8 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 	return nil
 }
 
-// raiseParent is limitParent if jobs would hold more than it has put in force. The caller has the
-// lock, and no job has been given the rest yet.
+// raiseParent calls limitParent if the jobs would hold more than its limits allow. The caller holds
+// the lock and has not given any job the additional resources yet.
 func (h *hook) raiseParent(there host, jobs []holding) error {
 	if h.parent != nil && within(h.policy.parentLimits(there, jobs), *h.parent) {
 		return nil
@@ -71,7 +71,7 @@ func (h *hook) raiseParent(there host, jobs []holding) error {
 	return h.limitParent(there, jobs)
 }
 
-// within reports whether limits are no higher than others.
+// within reports whether the limits l are no higher than others.
 func within(l, others cgroup.Limits) bool {
 	for _, n := range []struct{ is, most *int64 }{
 		{l.Mem, others.Mem}, {l.MemSwap, others.MemSwap}, {l.Pids, others.Pids},
@@ -88,7 +88,7 @@ func within(l, others cgroup.Limits) bool {
 	return true
 }
 
-// settleParent is limitParent for the node and the jobs as they are.
+// settleParent calls limitParent for the node and the jobs as they are now.
 func (h *hook) settleParent(ctx context.Context) error {
 	unlock, err := h.lock(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *hook) settleParent(ctx context.Context) error {
 	return h.limitParent(there, held)
 }
 
-// rescan reads the node anew if its memory, swap or tasks have changed, and reports whether they
+// rescan reads the node again if its memory, swap or tasks have changed, and reports whether they
 // have.
 func (h *hook) rescan() (changed bool, err error) {
 	was := h.node()

@@ -11,8 +11,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExechostStartup makes the parents of all jobs, puts what they were granted in force and removes
-// what is no job's. Startup reports jobs that the host has lost, and this host's vnodes.
+// ExechostStartup creates the parent of all jobs, applies the limits that jobs were granted and
+// removes cgroups that belong to no job. It reports jobs that the host has lost, and this host's
+// vnodes.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.startParent(ctx); err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(errs...)
 }
 
-// findJobs reports the jobs that have a cgroup with a mark and are not in known.
+// findJobs reports jobs that have a cgroup with a mark but are not in known.
 func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out *hostapi.Outcome) error {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -64,8 +65,8 @@ func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out 
 	return errors.Join(errs...)
 }
 
-// start takes over a job from the hook before this one. A job that begins or ends at this moment is
-// left to that event. The result is nil if there is nothing to report.
+// start takes responsibility for a job that an earlier hook process began. If the job is just
+// beginning or ending, that event handles it. The result is nil if there is nothing to report.
 func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi.JobUpdate, error) {
 	j, release, err := h.running(id, job)
 	if j == nil || err != nil {
@@ -80,8 +81,8 @@ func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi
 	return &hostapi.JobUpdate{Frozen: frozen}, err
 }
 
-// running takes the turn of a listed job. j is nil for a job whose turn an event has, that has no
-// cgroup, or that is over.
+// running takes the turn of a listed job. j is nil if an event holds the turn, or if the job has no
+// cgroup or is over.
 func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func(), err error) {
 	if release = h.try(id); release == nil {
 		return nil, nil, nil
@@ -97,7 +98,8 @@ func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func
 	return nil, nil, err
 }
 
-// ExechostPeriodic reports what each live job has used so far and removes what is no job's.
+// ExechostPeriodic reports what each live job has used so far and removes cgroups that belong to no
+// job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
@@ -111,22 +113,22 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 		}
 		errs = append(errs, err)
 	}
-	if !req.Partial { // else the list says nothing about other jobs
+	if !req.Partial { // a partial list says nothing about other jobs
 		errs = append(errs, h.followNode(ctx, out, req), h.sweepInto(ctx, out, req))
 	}
 	return out, errors.Join(errs...)
 }
 
-// followNode puts the limits of all jobs together in force for the node and the jobs as they are. A
-// node whose memory, swap or tasks have changed is told to PBS anew. MoM sees only the answers to
-// requests that it has sent.
+// followNode updates the limits of all jobs together for the node and the jobs as they are now. If
+// the node's memory, swap or tasks have changed, PBS is told again. MoM sees only the answers to
+// its own requests, so that waits for one with a vnode_list.
 func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	if !h.tree.Prepared() {
-		return nil // the next begin makes it
+		return nil // the next begin creates it
 	}
 	changed, err := h.rescan()
 	errs := []error{err}
-	if changed { // what a job may have that has asked for no mem
+	if changed { // this changes the limit of jobs that asked for no mem
 		h.settle()
 	}
 	if node := h.node(); h.published.Load() != node && len(req.VnodeList) > 0 {
@@ -138,8 +140,8 @@ func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostap
 	return errors.Join(append(errs, h.settleParent(ctx))...)
 }
 
-// update sees to it that somebody watches a listed job, and measures it. A job that begins or ends
-// at this moment is left to that event.
+// update makes sure that a listed job is watched, and measures it. If the job is just beginning or
+// ending, that event handles it.
 func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node string) (*hostapi.JobUpdate, error) {
 	j, release, err := h.running(id, job)
 	if j == nil || err != nil {
@@ -166,18 +168,18 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if s.account != (account{}) {
 		update.State = s.encode()
 	}
-	if job.Phase == hostapi.PhaseSuspended { // what somebody else has thawed
+	if job.Phase == hostapi.PhaseSuspended { // somebody else may have thawed it
 		update.Frozen, err = h.frozenUnlike(j, job.Phase)
 		errs = append(errs, err)
 	}
-	if !h.policy.perTask() { // since the job's begin: hook mpi reports ranks, and two reports would not go together
+	if !h.policy.perTask() { // changed since begin: hook mpi reports ranks now, and two reports would conflict
 		u.Ranks = nil
 	}
 	return update, errors.Join(errs...)
 }
 
-// sweepInto removes what is no job's. A cgroup that cannot be removed puts the host's vnodes
-// offline. They come back when there is nothing left.
+// sweepInto removes cgroups that belong to no job. If one cannot be removed, the host's vnodes go
+// offline until nothing is left.
 func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	swept, err := h.sweep(ctx, req.JobList)
 	for _, id := range swept {
@@ -191,15 +193,16 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 		case err != nil:
 		case left == nil:
 			errs = append(errs, h.recovered(req, out, time.Now()))
-		default: // the job's end has said so, perhaps not to PBS
+		default: // the job's end reported it, but perhaps not to PBS
 			errs = append(errs, h.repeat(req, out, left))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// remaining returns an error that names a job that is over and has processes, but such as end
-// later; nil where there is none. Cgroups of no job at all were swept before.
+// remaining returns an error that names a job that is over but still has processes, or nil.
+// Processes that only wait for a cpu do not count, since they end later. Cgroups without any job
+// were swept before.
 func (h *hook) remaining() (left, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -214,7 +217,7 @@ func (h *hook) remaining() (left, err error) {
 			return nil, err
 		}
 		pids, err := j.Processes()
-		// An error may mean that the cgroup has gone meanwhile: the next periodic sees that.
+		// An error may mean that the cgroup has just disappeared. The next periodic sees that.
 		if err != nil || len(pids) > 0 && !proc.Runnable(h.roots.Proc, pids) {
 			return fmt.Errorf("job %s: %w", id, cgroup.ErrNotEmpty), nil
 		}

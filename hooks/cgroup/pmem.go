@@ -14,16 +14,16 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// footprint is what processes hold, in bytes, as /proc tells it (proc_pid_statm(5)). Pages of
-// programs and libraries are included, and pages that several processes share count once for each.
+// footprint is the memory of processes in bytes, as /proc reports it (proc_pid_statm(5)). It
+// includes pages of programs and libraries. Pages that several processes share count once for each.
 type footprint struct {
 	resident        int64 // of all
-	largest, widest int64 // the largest resident set and the largest address space of one
+	largest, widest int64 // the largest resident set and address space of a single process
 }
 
 var pageSize = int64(os.Getpagesize())
 
-// footprintOf reads a line for each process; those that end meanwhile hold nothing.
+// footprintOf reads one line per process. Processes that end meanwhile count as nothing.
 func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 	var f footprint
 	for _, pid := range pids {
@@ -49,11 +49,11 @@ func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 	return f, nil
 }
 
-// heldByProcesses is the anonymous and shared memory of processes if no memory controller counts
-// it. The cheapest figure comes first, and no further one is read once it shows that they hold no
-// more than enough. The first figure is all that is resident. The second is anonymous and shared
-// memory, where what several share counts for each. The last is each one's part of that, for which
-// the kernel goes through every page table.
+// heldByProcesses returns the anonymous and shared memory of processes, for kernels whose memory
+// controller does not count it. It reads the cheapest figure first, and stops as soon as one shows
+// that they hold no more than enough. The first figure is all resident memory. The second is
+// anonymous and shared memory, where shared pages count for each process. The last is each
+// process's proportional share, for which the kernel walks every page table.
 func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (cgroup.Resident, error) {
 	if all.resident <= enough {
 		return cgroup.Resident{Used: all.resident}, nil
@@ -69,7 +69,7 @@ func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64)
 	return cgroup.Resident{Used: sum, Exact: true, Seen: sum}, err
 }
 
-// sumOf adds up the keys, in kB, of a file of each process.
+// sumOf adds up the values of the keys, in kB, in a file of each process.
 func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, error) {
 	var sum int64
 	for _, pid := range pids {
@@ -93,7 +93,8 @@ func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, e
 	return sum, nil
 }
 
-// readOf reads a file of a process; nil when the process is gone or the kernel has no such file.
+// readOf reads a file of a process. It returns nil if the process is gone or the kernel has no such
+// file.
 func readOf(procfs *kernfs.FS, pid int, file string) ([]byte, error) {
 	b, err := procfs.ReadFile(strconv.Itoa(pid) + "/" + file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {

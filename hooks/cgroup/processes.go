@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExecjobLaunch moves the session that MoM made for a program into the job's cgroup and gives it
+// ExecjobLaunch moves the session that MoM created for a program into the job's cgroup, and sets
 // its resource limits. The program starts afterwards.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
@@ -48,7 +48,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		h.logOf(j.ID()).Infof("launch pid %d: no such process any more", req.PID)
 		return out, nil
 	}
-	// A process that does not lead its session is in MoM's own.
+	// A process that does not lead its session is in MoM's session.
 	_, err = h.moveSession(j, leader, func(proc.Process) bool { return leader.Session == leader.PID }, limits)
 	if err != nil {
 		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
@@ -56,9 +56,9 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	return out, nil
 }
 
-// ExecjobAttach takes in a process that MoM did not start and gives it the job's resource limits.
-// The processes of its session that belong to the job's owner come with it. A process that is gone
-// is no error, as in PBS; one of another user is.
+// ExecjobAttach adds a process that MoM did not start to the job and sets the job's resource limits
+// on it. The processes of its session that belong to the job's owner come along. As in PBS, a
+// process that is gone is not an error. A process of another user is.
 func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		return nil, err
 	}
 	if !alive {
-		return &hostapi.Outcome{}, nil // the log has no line of it, since users could fill it with them
+		return &hostapi.Outcome{}, nil // not logged, since users could flood the log
 	}
 	defer p.hold.Close()
 	switch {
@@ -122,9 +122,9 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	out := &hostapi.Outcome{CallAgain: again}
 	if s.PerTask {
 		out.State = s.encode()
-	} // else the host has nothing to write to its disk: the cgroup counts, and the next one who measures tells
+	} // else there is no state to store: the cgroup counts, and the next measurement reports
 	return out, nil
 }
 
-// isOurs reports whether pid is this hook or its host, which no job may take along.
+// isOurs reports whether pid is this hook or its host, which must not be moved into a job.
 func (h *hook) isOurs(pid int) bool { return slices.Contains(h.self, pid) }

@@ -10,22 +10,22 @@ import (
 	"github.com/hookhost/hookhost/internal/rank"
 )
 
-// With [mpi] per_task each MPI rank has a subgroup of its job's cgroup, so that its use is known. A
-// launcher's daemon forks the ranks, and no event tells of that. Ranks are looked for some moments
-// after a program was started or taken in, and at each periodic. The use of a rank before it was
-// found counts for the job only.
+// With [mpi] per_task each MPI rank has a subgroup in its job's cgroup, so that its usage is known.
+// A launcher's daemon forks the ranks, and no event reports that. So the hook looks for ranks
+// several times after a program starts or is attached, and at each periodic. What a rank used
+// before it was found counts only for the job.
 
-// rankLooks are when ranks are looked for after a program of the job was started or taken in.
-// Further looks are at each periodic.
+// rankLooks are the times to look for ranks after a program of the job starts or is attached. After
+// that, the hook looks at each periodic.
 var rankLooks = []time.Duration{
 	1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second, 61 * time.Second,
 }
 
-// perTask reports whether the ranks of jobs that begin get subgroups.
+// perTask reports whether the ranks of jobs that begin now get subgroups.
 func (p *policy) perTask() bool { return p.MPI.Enabled && p.MPI.PerTask }
 
-// scheduleLook notes that a program is about to start, and returns when to look for its ranks; 0
-// where they get no subgroups.
+// scheduleLook records that a program is about to start, and returns when to look for its ranks. It
+// returns 0 if ranks get no subgroups.
 func (s *state) scheduleLook() time.Duration {
 	if !s.PerTask {
 		return 0
@@ -34,26 +34,26 @@ func (s *state) scheduleLook() time.Duration {
 	return rankLooks[0]
 }
 
-// nextLook returns how long it is to the next of rankLooks; 0 after the last.
+// nextLook returns the time until the next of rankLooks, or 0 after the last.
 func (s *state) nextLook() time.Duration {
 	if !s.PerTask || s.RanksFrom == 0 {
 		return 0
 	}
 	since := time.Duration(sinceBoot()-s.RanksFrom) * time.Microsecond
 	for _, at := range rankLooks {
-		if pause := at - since; pause > rankLooks[0]/2 { // else this look was it, a little early
+		if pause := at - since; pause > rankLooks[0]/2 { // else this look came a little early and counts
 			return pause
 		}
 	}
 	return 0
 }
 
-// rankMemory is what this process remembers of a job's ranks. Nothing is lost with it but time.
+// rankMemory is what this process remembers of a job's ranks. Losing it costs only time.
 type rankMemory struct {
 	finder rank.Finder
-	idle   map[string]bool // subgroups that had no processes when their use was reported last
-	many   bool            // the log has that there are too many
-	failed bool            // the log has an error
+	idle   map[string]bool // subgroups that had no processes at the last report
+	many   bool            // logged that there are too many
+	failed bool            // logged an error
 }
 
 func (h *hook) rankMemory(id string) (m *rankMemory) {
@@ -66,9 +66,9 @@ func (h *hook) rankMemory(id string) (m *rankMemory) {
 	return m
 }
 
-// tendRanks gives each rank that has none a subgroup, and removes those whose ranks have ended. An
-// error costs the job nothing. The log has it, once a job, and all is tried again the next time.
-// The caller has the job's turn.
+// tendRanks creates subgroups for new ranks and removes those of ranks that have ended. Errors do
+// not affect the job: they are logged once per job, and everything is tried again the next time.
+// The caller holds the job's turn.
 func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job) {
 	s := &rankSearch{h: h, j: j, rankMemory: h.rankMemory(j.ID())}
 	for _, err := range []error{s.run(ctx), s.retire()} {
@@ -84,15 +84,17 @@ type rankSearch struct {
 	*rankMemory
 	h      *hook
 	j      *cgroup.Job
-	groups rankGroups // nil until somebody asks
+	groups rankGroups // nil until first used
 }
 
-// searchTime bounds the search in a job of very many processes. Events of the job wait for it.
+// searchTime limits the search in a job with very many processes, since events of the job wait for
+// it.
 const searchTime = 5 * time.Second
 
-// run moves what it finds, and looks again until there is nothing new. Children that are forked
-// while their parent is moved may be outside, those of a moved process are born inside. A process
-// that outruns it is found the next time, and so is one that it has not come to in searchTime.
+// run moves the ranks that it finds, and searches again until there is nothing new. Children that
+// are forked while their parent is moved may be outside, while those of a moved process are born
+// inside. Processes that fork too fast, and those not reached within searchTime, are found the next
+// time.
 func (s *rankSearch) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
@@ -119,7 +121,7 @@ func (s *rankSearch) run(ctx context.Context) error {
 	return nil
 }
 
-// outside returns the rank of a process that is in a subgroup; nil for one that is in none of ours.
+// outside returns the rank of a process that is in a subgroup, or nil if it is in none of ours.
 func (s *rankSearch) outside(pid int) (*rank.Found, error) {
 	name, ok, err := s.j.SubgroupOf(pid)
 	if err != nil || !ok {
@@ -143,8 +145,8 @@ func (s *rankSearch) load() (err error) {
 	return err
 }
 
-// group returns the name of a rank's subgroup, which it makes where there is none; "" where the job
-// has too many.
+// group returns the name of a rank's subgroup, and creates it if necessary. The name is "" if the
+// job has too many.
 func (s *rankSearch) group(of *rank.Found) (string, error) {
 	if err := s.load(); err != nil {
 		return "", err
@@ -153,7 +155,7 @@ func (s *rankSearch) group(of *rank.Found) (string, error) {
 	switch {
 	case there && (g.rank.Process == of.Process || proc.Alive(s.h.roots.Proc, g.rank.Process)):
 		return g.name, nil
-	case there: // the next program of a world without a name, or the mark of one that never ran
+	case there: // the next program in a world without a name, or the mark of a rank that never ran
 	case len(s.groups) >= s.h.mostRanks():
 		if !s.many {
 			s.many = true
@@ -191,11 +193,11 @@ func (s *rankSearch) move(name string, p proc.Process) error {
 	return err
 }
 
-// retire removes the subgroups of ranks that have ended. A job that starts one program after the
-// other would fill the node with them. A subgroup that is found empty is removed the next time: by
-// then the host knows what it used. Two kinds stay until the job's end. The rank of the next
-// program goes on counting in that of a world without a name. v1 counts the kernel's kills for lack
-// of memory in the rank's subgroup alone.
+// retire removes the subgroups of ranks that have ended. Otherwise a job that starts one program
+// after another would fill the node with them. An empty subgroup is removed at the second look,
+// when the host already knows what it used. Two kinds stay until the job's end. In a world without
+// a name, the rank of the next program reuses the subgroup. v1 counts out-of-memory kills only in
+// the rank's subgroup.
 func (s *rankSearch) retire() error {
 	groups, err := s.h.rankGroups(s.j)
 	errs := []error{err}

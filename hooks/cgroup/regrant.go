@@ -7,9 +7,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// regranted returns the grant that replaces had (nil: none) when a job gets gets (nil: no devices).
-// The result is had where nothing changes. Devices that the job gives up are nobody else's before
-// hook devices has taken them out of the filter.
+// regranted returns the grant that replaces had if the job now gets gets. Nil means no grant and no
+// devices respectively. If nothing changes, the result is had. Devices that the job gives up stay
+// reserved until hook devices has removed them from the filter.
 func regranted(had, gets *inventory.Grant) *inventory.Grant {
 	if had == nil {
 		return gets
@@ -30,8 +30,7 @@ func sameIDs(a, b []topology.Device) bool {
 	return slices.EqualFunc(a, b, func(d, e topology.Device) bool { return d.ID == e.ID })
 }
 
-// both returns what a job has of devices and blocks that has a grant and is to have another; nil is
-// none.
+// both returns the devices and blocks of both grants together. A nil grant is empty.
 func both(had, gets *inventory.Grant) *inventory.Grant {
 	if had == nil || gets == nil {
 		if had == nil {
@@ -50,7 +49,7 @@ func both(had, gets *inventory.Grant) *inventory.Grant {
 	return &g
 }
 
-// without returns those of list that are not in others.
+// without returns the devices of list that are not in others.
 func without(list, others []topology.Device) []topology.Device {
 	return slices.DeleteFunc(slices.Clone(list), func(d topology.Device) bool {
 		return slices.ContainsFunc(others, func(e topology.Device) bool { return e.ID == d.ID })

@@ -11,14 +11,15 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// ExecjobResize gives the job its new size: all of it, or nothing changes. A limit below what the
-// job uses is KindBusy, as is a lack of room: both may pass. MoM requeues the job in either case.
+// ExecjobResize gives the job its new size: either everything changes or nothing does. If a limit
+// is below what the job uses, or there is not enough room, the error is KindBusy, since that may
+// pass. MoM requeues the job in any case.
 func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	a, err := h.policy.askWithDevices(req)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.limitsOf(a); err != nil { // what is launched from now on is to have them
+	if _, err := h.limitsOf(a); err != nil { // programs launched from now on need them
 		return nil, err
 	}
 	j, release, err := h.live(ctx, req)
@@ -32,7 +33,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	old, err := j.JobMark()
 	if err != nil {
 		kind := hostapi.KindNode
-		if errors.Is(err, cgroup.ErrNotFound) { // it ends at this moment
+		if errors.Is(err, cgroup.ErrNotFound) { // the job is ending
 			kind = hostapi.KindBusy
 		}
 		return nil, hostapi.Errorf(kind, "resize job %s: %w", j.ID(), err)
@@ -48,7 +49,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	u := z.usage(z.there)
 	u.ProcessesAttached, _ = j.Attached()
 	s, _, err := stateOf(req.Job, req.Node, j)
-	s.JobMark = old // what it had until now
+	s.JobMark = old // what it had so far
 	if err := errors.Join(err, h.bill(&s, req.Job, u, true)); err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
@@ -74,7 +75,7 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 	return r
 }
 
-// newShare is what a job is to have, and what it has.
+// newShare is what a job is going to have, and what it has now.
 type newShare struct {
 	assignment
 	had      cgroup.Limits    // in force
@@ -82,8 +83,8 @@ type newShare struct {
 	there    host
 }
 
-// newSize reads what the job has and decides what it gets, with its own counted as free. The caller
-// has the lock.
+// newSize reads what the job has and decides what it gets, counting its own share as free. The
+// caller holds the lock.
 func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	fail := func(err error) (newShare, error) {
 		return newShare{}, hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), err)
@@ -114,7 +115,7 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	return z, h.raiseParent(z.there, append(held, own.or(h.policy.holdingOf(z.there, z.assignment))))
 }
 
-// grow chooses the new size. The job holds the larger of both sizes from then on, until change
+// grow chooses the new size. From then on the job holds the larger of both sizes, until change
 // returns.
 func (h *hook) grow(ctx context.Context, j *cgroup.Job, a ask) (z newShare, err error) {
 	unlock, err := h.lock(ctx)
@@ -125,20 +126,20 @@ func (h *hook) grow(ctx context.Context, j *cgroup.Job, a ask) (z newShare, err 
 	if z, err = h.newSize(j, a); err != nil {
 		return newShare{}, err
 	}
-	if err := ctx.Err(); err != nil { // nobody takes an answer after the alarm
+	if err := ctx.Err(); err != nil { // nobody waits for an answer after the alarm
 		return newShare{}, hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
 	}
 	h.with(j.ID(), func(e *job) { e.growing = &z.assignment })
 	return z, nil
 }
 
-// errNotUndone is of a resize that failed and has left the job neither as it was nor as it was to
-// be. MoM requeues the job.
+// errNotUndone means that a resize failed and left the job in neither its old nor its new size. MoM
+// requeues the job.
 var errNotUndone = errors.New("undo")
 
-// change brings the job to its new size, and its marks with it, or leaves all as it was. An error
-// is errNotUndone where that fails, too. To give memory back or to move it takes seconds. A hook
-// that dies on the way leaves the old mark, and the next one puts the old size in force (settle).
+// change brings the job and its marks to the new size, or restores everything. If that fails too,
+// the error is errNotUndone. Reclaiming or moving memory takes seconds. If the hook dies meanwhile,
+// the old mark remains, and the next process applies the old size (settle).
 func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error {
 	err := h.apply(j, h.inKernel(z.limits, z.ask), z)
 	if err == nil {
@@ -149,15 +150,16 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 		return nil
 	}
 	undo := errors.Join(j.Apply(z.had), j.SetJobMark(old))
-	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then it is the node's
-		// The job may have more than before, or less, and holds the larger of both until its end.
+	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then the node is at fault
+		// The job may have more or less than before, and holds the larger of both until its end.
 		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
 	h.with(j.ID(), func(e *job) { e.growing = nil })
 	return err
 }
 
-// note writes the marks of the new size. The grant is last: hook devices acts by it at any moment.
+// note writes the marks of the new size. The grant comes last, because hook devices may act on it
+// at any moment.
 func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 	err := j.SetJobMark(mark)
 	if err == nil && z.grant != z.hadGrant {
@@ -166,14 +168,14 @@ func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, cgroup.ErrNotFound): // it ends at this moment
+	case errors.Is(err, cgroup.ErrNotFound): // the job is ending
 		return hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
 	}
 	return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 }
 
-// apply changes the limits that are in force. If mem is not the kernel's to limit, the job must not
-// be over its new one from the start.
+// apply changes the limits in the kernel. If the sampler enforces mem, the job must not exceed its
+// new mem from the start.
 func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 	if b := h.policy.boundsOf(z.ask); !h.policy.kernelLimitsMem() && b.mem > 0 {
 		if used, ok := memUsed(j); ok && used > b.mem {
@@ -195,7 +197,7 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 		default:
 			err = errors.New("a job without cpus of its own cannot get any on cgroup v1")
 		}
-	case errors.Is(err, cgroup.ErrNotFound): // the job ends at this moment
+	case errors.Is(err, cgroup.ErrNotFound): // the job is ending
 		kind = hostapi.KindBusy
 	case errors.Is(err, cgroup.ErrInUse):
 		kind = hostapi.KindBusy
@@ -210,7 +212,7 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 	return hostapi.Errorf(kind, "resize job %s: %w", j.ID(), err)
 }
 
-// memUsed is what the job could give back only by swapping.
+// memUsed returns the memory that the job could give back only by swapping.
 func memUsed(j *cgroup.Job) (int64, bool) {
 	u, err := j.Usage()
 	if err != nil || u.Anon == nil || u.Shmem == nil {

@@ -14,13 +14,12 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rlimitPrefix begins the names of the resources that a job asks for limits with: -l
-// rlimit_nofile=N or N:M. PBS takes such a request only where the administrator has defined the
-// resource.
+// rlimitPrefix starts the names of resources with which a job asks for limits: -l rlimit_nofile=N
+// or N:M. PBS accepts such a request only if the administrator has defined the resource.
 const rlimitPrefix = "rlimit_"
 
-// rlimitsOf returns the limits that a job asks for itself, by name. PBS names a resource that it
-// has no limit for as it names any other, so an unknown one is an error.
+// rlimitsOf returns the limits that the job itself asks for, by name. PBS passes on unknown names
+// like any others, so they are an error here.
 func rlimitsOf(job *hostapi.Job) (map[string]proc.Rlimit, error) {
 	var asked map[string]proc.Rlimit
 	for _, resource := range slices.Sorted(maps.Keys(job.ResourceList)) {
@@ -43,12 +42,11 @@ func rlimitsOf(job *hostapi.Job) (map[string]proc.Rlimit, error) {
 	return asked, nil
 }
 
-// rlimits decides which limits the processes of a job get: the node's, in their stead those that
-// the job asks for, and RLIMIT_AS. An error of KindJob says that the job asks for more than the
-// node's hard limit.
+// rlimits decides the limits of a job's processes: the node's limits, replaced by those that the
+// job asks for, and RLIMIT_AS. KindJob means that the job asks for more than the node's hard limit.
 //
-// RLIMIT_AS is pvmem or nothing if vmem is enforced (openpbs pbs_cgroups.PY, manage_rlimit_as). MoM
-// sets it to vmem, and programs that reserve address space without using it die of that.
+// If vmem is enforced, RLIMIT_AS is pvmem or unlimited (openpbs pbs_cgroups.PY, manage_rlimit_as).
+// MoM sets it to vmem, which kills programs that reserve address space without using it.
 func (p *policy) rlimits(a ask, vmemEnforced bool) (map[string]proc.Rlimit, error) {
 	limits := map[string]proc.Rlimit{}
 	for name, text := range p.Rlimits.ByName() {
@@ -85,7 +83,7 @@ func rlimitText(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// launchLimits are the limits of what MoM starts.
+// launchLimits returns the limits of programs that MoM starts.
 func (h *hook) launchLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
 	a, err := askOf(req.Job, req.Node)
 	if err != nil {
@@ -94,8 +92,8 @@ func (h *hook) launchLimits(req *hostapi.Request) (map[string]proc.Rlimit, error
 	return h.limitsOf(a)
 }
 
-// limitsOf are the limits of what a job that asks for a launches. A number of open files beyond
-// what the kernel lets anybody have (fs.nr_open) is KindJob.
+// limitsOf returns the limits of programs that a job with this request launches. Asking for more
+// open files than the kernel allows anyone (fs.nr_open) is KindJob.
 func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
@@ -108,16 +106,16 @@ func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 	return h.policy.rlimits(a, h.liftsAS())
 }
 
-// liftsAS reports whether vmem is enforced and RLIMIT_AS lifted for that.
+// liftsAS reports whether vmem is enforced and therefore RLIMIT_AS is lifted.
 func (h *hook) liftsAS() bool {
 	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
 }
 
-// attachLimits are the limits of processes that MoM did not start. pbs_cgroups leaves such
-// processes as they are. But the usual one is a rank of an MPI program whose launcher calls
-// pbs_attach, and a job's bounds are for all of its ranks. A rank that came by ssh has the limits
-// of sshd (RLIMIT_MEMLOCK), which are none of the job's. An unlimited RLIMIT_AS is for what MoM has
-// set, which is not here.
+// attachLimits returns the limits of processes that MoM did not start. pbs_cgroups leaves such
+// processes alone. But usually they are MPI ranks whose launcher calls pbs_attach, and a job's
+// limits are meant for all its ranks. A rank that came by ssh has the limits of sshd
+// (RLIMIT_MEMLOCK), which have nothing to do with the job. An unlimited RLIMIT_AS only undoes what
+// MoM set, which does not apply here.
 func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
 	limits, err := h.launchLimits(req)
 	if limits["as"].Hard == proc.RlimitInfinity {
@@ -126,10 +124,10 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error
 	return limits, err
 }
 
-// limit sets limits of a process of the job; one that is gone needs none. An RLIMIT_AS that cannot
-// be lifted is no error: the job has less than it might, not more. The job's owner is told. A limit
-// above the process's own is the node's to give. The job's request is text of its user's, and PBS
-// may not even know such a resource.
+// limit sets limits on a process of the job, unless it is gone. Failing to lift RLIMIT_AS is not an
+// error, because the job only gets less than it could. The job's owner is told. Only limits from
+// the node's configuration may exceed what the process has. The job's request comes from its user,
+// and PBS may not even know such a resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc.Rlimit) error {
 	set := func(limits map[string]proc.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)
@@ -149,12 +147,12 @@ func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc
 	return set(limits)
 }
 
-// asStays is what the job's owner reads of an RLIMIT_AS that stays. The log has the cause.
+// asStays tells the job's owner that RLIMIT_AS could not be lifted. The log has the cause.
 const asStays = "RLIMIT_AS (ulimit -v) could not be lifted on this host: a program that reserves more address space " +
 	"fails, whether it uses it or not"
 
-// raises reports whether the node raises a limit: its configuration has it, or vmem takes its
-// place.
+// raises reports whether the node may raise a limit: its configuration sets it, or vmem replaces
+// it.
 func (h *hook) raises(name string) bool {
 	return h.policy.Rlimits.ByName()[name] != "" || name == "as" && h.liftsAS()
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/hookhost/hookhost/internal/sample"
 )
 
-// bounds are what a job is killed for exceeding, in bytes; 0 is no bound. The kernel limits none of
-// it: mem is memory without caches (see charged), pmem and pvmem are of one process
-// (pbs_resources(7B)).
+// bounds are the amounts that a job is killed for exceeding, in bytes. 0 means no bound. The kernel
+// enforces none of them: mem is memory without caches (see charged), pmem and pvmem apply to each
+// process (pbs_resources(7B)).
 type bounds struct{ mem, pmem, pvmem int64 }
 
 func (b bounds) none() bool { return b == bounds{} }
 
-// boundsOf decides what is sampled of a job.
+// boundsOf decides which bounds of a job are sampled.
 func (p *policy) boundsOf(a ask) bounds {
 	b := bounds{pmem: int64(a.pmem), pvmem: int64(a.pvmem)}
 	switch {
@@ -33,8 +33,8 @@ func (p *policy) boundsOf(a ask) bounds {
 	return b
 }
 
-// boundsNow returns the bounds of a job. A job that was not begun by this hook, or is over, has
-// none.
+// boundsNow returns the job's current bounds. A job that this hook did not begin, or that is over,
+// has none.
 func (h *hook) boundsNow(j *cgroup.Job) (b bounds) {
 	h.with(j.ID(), func(e *job) {
 		if e.granted != nil && !e.unmarked && e.phase != hostapi.PhaseExiting {
@@ -44,62 +44,63 @@ func (h *hook) boundsNow(j *cgroup.Job) (b bounds) {
 	return b
 }
 
-// From one look to the next a job may exceed a bound unnoticed by what it can take in the pause. A
-// job that has been at rest may by a second's worth, or a tenth of that within a tenth of its
-// bound. A job that moves may by less, the nearer the less; see pace. Only the budget makes it
-// more.
+// Between two samples a job can exceed a bound unnoticed, by as much as it can allocate in the
+// pause. For a job at rest that is up to a second's worth, or a tenth of that within a tenth of its
+// bound. For a job that is moving, the pause shrinks as it comes closer; see pace. Only the budget
+// can make it longer.
 const (
 	shortestPause = 20 * time.Millisecond
 
-	// usualKernel is the part of mem that is free of charge for kernel memory: what any program has
-	// of page tables, stacks and descriptors. A job that was within its mem without these stays so.
+	// usualKernel is the part of mem (1/16) that is free for kernel memory: the page tables, stacks
+	// and descriptors that any program has. A job that is within its mem without these stays within
+	// it.
 	usualKernel = 16
 
-	nearPause    = 100 * time.Millisecond // the longest of a job at rest that is within a tenth of its bound
+	nearPause    = 100 * time.Millisecond // longest for a job at rest within a tenth of its bound
 	longestPause = 800 * time.Millisecond
-	fastGrowth   = 1 << 30 // bytes a second that a job is taken to be capable of until it shows more
+	fastGrowth   = 1 << 30 // bytes a second that any job is assumed capable of
 
-	// All looks of this process together may take one part in budget of a cpu. The wake-ups for
-	// them cost about as much again. If looks are expensive, at many processes with pmem, pauses
-	// grow, to costliestPause at most.
+	// All samples of this process together may use 1/budget of a cpu. Waking up for them costs
+	// about as much again. If samples are expensive, as with pmem and many processes, pauses grow
+	// to costliestPause at most.
 	budget         = 200
 	costliestPause = 20 * time.Second
 )
 
-// sampler samples a job's memory, on the beat, for as long as the job has these bounds. Its reports
-// are on the cgroup, and a sampler in another process resumes from there.
+// sampler samples a job's memory on the beat, as long as the job has these bounds. What it reports
+// is also on the cgroup, and a sampler in another process continues from there.
 type sampler struct {
 	h      *hook
 	j      *cgroup.Job
 	bounds bounds
 	entry  *sample.Entry
-	found  chan string // the text of a bound that was exceeded; "": the bounds are others. Holds one
+	found  chan string // text about the exceeded bound, or "" if the bounds have changed; holds one
 
-	before int64 // Seen when the bounds came into force: not theirs
+	before int64 // Seen when the bounds took effect, so it does not count
 
-	// The beat writes the rest. While the entry is asleep the job's own goroutine reads it.
-	failed bool  // a sample failed, and that was logged
-	held   int64 // what a look found that was more than the bound of mem
+	// The beat writes the rest. The job's goroutine reads it while the entry is asleep.
+	failed bool  // a sample failed, which was logged
+	held   int64 // memory above the bound of mem that a sample found
 
 	last  values
 	at    time.Time
 	pause time.Duration
-	took  time.Duration // what the last look cost
+	took  time.Duration // cost of the last sample
 }
 
-// values are what the bounds bound, and of mem the part that is the kernel's.
+// values are what the bounds limit, and the kernel's part of mem.
 type values struct{ mem, pmem, pvmem, kernel int64 }
 
-// charged is what counts of a job's memory against a bound of mem, and which part of that is the
-// kernel's. Anonymous and shared memory count. Kernel memory counts that no one but the job can
-// give back, such as the buffers of its sockets and pipes.
+// charged returns what counts against a bound of mem, and the kernel's part of it. Anonymous and
+// shared memory count. So does kernel memory that only the job can release, such as the buffers of
+// its sockets and pipes.
 func charged(held cgroup.Resident, bound int64) (mem, kernel int64) {
 	kernel = max(0, held.Kernel-bound/usualKernel)
 	return held.Used + kernel, kernel
 }
 
-// enforce follows the job until ctx ends, and kills it when it exceeds a bound. A job without
-// bounds is not sampled until a resize brings some.
+// enforce watches the job until ctx ends, and kills it when it exceeds a bound. A job without
+// bounds is not sampled until a resize sets some.
 func (h *hook) enforce(ctx context.Context, j *cgroup.Job, resized <-chan struct{}) {
 	for ctx.Err() == nil {
 		if b := h.boundsNow(j); !b.none() {
@@ -114,7 +115,7 @@ func (h *hook) enforce(ctx context.Context, j *cgroup.Job, resized <-chan struct
 	}
 }
 
-// run has the job sampled until its bounds are to be read anew.
+// run samples the job until its bounds have to be read again.
 func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 	h, j := s.h, s.j
 	h.samplers.Add(1)
@@ -122,7 +123,7 @@ func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 	if held, err := j.Resident(0); err == nil {
 		s.before = held.Seen
 	}
-	if text, err := j.Mark(excessMark); err == nil { // the process that began to kill it is gone
+	if text, err := j.Mark(excessMark); err == nil { // an earlier process began to kill it and is gone
 		s.kill(ctx, string(text))
 	}
 	s.entry = h.tree.Beat().Add(s)
@@ -148,7 +149,7 @@ func (s *sampler) run(ctx context.Context, resized <-chan struct{}) {
 	}
 }
 
-// Sample is for the beat. A sampler that has found something, or whose job is gone, sleeps.
+// Sample is called by the beat. A sampler that found something, or whose job is gone, sleeps.
 func (s *sampler) Sample() sample.Next {
 	excess, err := s.measure()
 	switch {
@@ -162,7 +163,7 @@ func (s *sampler) Sample() sample.Next {
 		s.failed = true
 	}
 	if excess != "" {
-		if s.h.boundsNow(s.j) != s.bounds { // the job was resized, or is over
+		if s.h.boundsNow(s.j) != s.bounds { // the job was resized or is over
 			excess = ""
 		}
 		s.found <- excess
@@ -175,10 +176,9 @@ func (s *sampler) Sample() sample.Next {
 	return next
 }
 
-// measure takes a sample, sets the next pause, and returns what is to be said when a bound is
-// exceeded.
+// measure takes a sample, sets the next pause, and returns the message if a bound is exceeded.
 func (s *sampler) measure() (excess string, err error) {
-	// The clock is the thread's: time that others had the cpu is no cost.
+	// The thread's clock does not count time in which others used the cpu.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	start := threadTime()
@@ -187,18 +187,17 @@ func (s *sampler) measure() (excess string, err error) {
 		return "", err
 	}
 	b := s.bounds
-	// Until its execve(2) a vfork child has the memory of its parent, which may be hookhost.
-	// Figures that processes themselves show count when two looks say so; a controller knows whose
-	// memory it is.
+	// Until its execve(2) a vfork child has the memory of its parent, which may be hookhost. So
+	// figures from /proc count only when two samples agree. A controller knows whose memory it is.
 	counted := s.h.tree.Has("memory")
 	switch {
 	case b.mem > 0 && v.mem-v.kernel > b.mem && (counted || s.last.mem > b.mem):
-		s.held = v.mem - v.kernel // up to the bound it may be page cache
+		s.held = v.mem - v.kernel // the part up to the bound may be page cache
 		excess = exceededText("mem", v.mem-v.kernel, b.mem)
-	case b.mem > 0 && v.mem > b.mem && s.last.mem > b.mem: // twice: the kernel's counters are not of one moment
+	case b.mem > 0 && v.mem > b.mem && s.last.mem > b.mem: // twice: the kernel's counters are not from one moment
 		s.held = v.mem - v.kernel
 		excess = exceededText("mem", v.mem, b.mem) + kernelText(v.kernel)
-	case b.mem > 0 && seen > max(b.mem, s.before): // between two looks
+	case b.mem > 0 && seen > max(b.mem, s.before): // between two samples
 		excess = exceededText("mem", seen, b.mem)
 	case b.pmem > 0 && v.pmem > b.pmem && s.last.pmem > b.pmem:
 		excess = exceededText("pmem", v.pmem, b.pmem)
@@ -209,13 +208,13 @@ func (s *sampler) measure() (excess string, err error) {
 	s.pause = s.pace(v, now.Sub(s.at))
 	s.last, s.at = v, now
 	took := threadTime() - start
-	cost := min(took, s.took) * budget * time.Duration(s.h.samplers.Load()) // one look may have been unlucky
+	cost := min(took, s.took) * budget * time.Duration(s.h.samplers.Load()) // a single sample may have been unlucky
 	s.took = took
 	s.pause = max(s.pause, min(cost, costliestPause))
 	return excess, nil
 }
 
-// read takes what the bounds need and no more.
+// read reads only what the bounds need.
 func (s *sampler) read() (v values, seen int64, err error) {
 	counted := s.h.tree.Has("memory")
 	if s.bounds.mem > 0 && counted {
@@ -248,9 +247,9 @@ func (s *sampler) read() (v values, seen int64, err error) {
 	return v, seen, nil
 }
 
-// pace decides when to look again, given what was found and how long ago the look before was. The
-// next look is when the first of the bounds could be reached at twice the growth since then. While
-// nothing moves the pause doubles.
+// pace decides when to sample next, given the values and the time since the last sample. The next
+// sample comes when a bound could be reached at twice the recent growth. While nothing moves, the
+// pause doubles.
 func (s *sampler) pace(v values, since time.Duration) time.Duration {
 	pause := longestPause
 	for _, q := range []struct {
@@ -279,7 +278,7 @@ func (s *sampler) pace(v values, since time.Duration) time.Duration {
 	return pause
 }
 
-// threadTime is the cpu time of the calling thread.
+// threadTime returns the cpu time of the calling thread.
 func threadTime() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {

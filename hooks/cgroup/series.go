@@ -12,24 +12,23 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// chart has the points of a job's series that the host does not have for certain yet. The beat adds
+// chart holds the points of a job's series that the host may not have received yet. The beat adds
 // points, and the job's end adds the last one.
 type chart struct {
 	h     *hook
 	j     *cgroup.Job
 	begun time.Time
 
-	mu     sync.Mutex // over the rest
+	mu     sync.Mutex // guards the rest
 	meter  *cgroup.Meter
 	points *series.Recorder
 	last   cgroup.Reading
 	at     time.Time // of last; zero before the first
-	most   float64   // the greatest memory that was seen since
-	failed bool      // a reading failed, and that was logged
+	most   float64   // the greatest memory seen since
+	failed bool      // a reading failed, which was logged
 }
 
-// chartOf returns a job's chart, which is made if there is none. The result is nil where no series
-// is configured.
+// chartOf returns a job's chart, and creates it if necessary. It is nil if no series is configured.
 func (h *hook) chartOf(j *cgroup.Job) (c *chart) {
 	if h.policy.Series.Interval <= 0 {
 		return nil
@@ -50,7 +49,7 @@ func (h *hook) newChart(j *cgroup.Job) *chart {
 		hostapi.ColumnCPUPressure, hostapi.ColumnMemoryPressure, hostapi.ColumnIOPressure)}
 }
 
-// draw has points added on the beat until stop is called, which waits for one that is being added.
+// draw adds points on the beat until stop is called. stop waits for a point that is being added.
 func (c *chart) draw() (stop func()) {
 	if c == nil {
 		return func() {}
@@ -64,7 +63,7 @@ func (c *chart) draw() (stop func()) {
 	}
 }
 
-// Sample is for the beat.
+// Sample is called by the beat.
 func (c *chart) Sample() sample.Next {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *chart) Sample() sample.Next {
 	return sample.Next{After: pause, Slack: slack}
 }
 
-// see notes memory that a look at the job has seen: a point has the greatest.
+// see records memory that the watch saw. A point has the greatest value.
 func (c *chart) see(bytes int64) {
 	if c == nil {
 		return
@@ -86,8 +85,8 @@ func (c *chart) see(bytes int64) {
 	c.most = max(c.most, float64(bytes))
 }
 
-// end adds the last point, so that a job that ends before its second point has two. A second of the
-// clock that has a point already is not the last one's.
+// end adds the last point, so that even a job that ends before its second point has two. If the
+// current second already has a point, the last one gets a later second.
 func (c *chart) end() {
 	if c == nil {
 		return
@@ -109,8 +108,9 @@ func (c *chart) answer() *hostapi.Series {
 	return c.points.Answer()
 }
 
-// add adds a point with the given second of the clock. A clock that was set back adds none until it
-// has come to where it was. The next point counts from the one before then. The caller holds mu.
+// add adds a point for the given second of the clock. If the clock was set back, it adds nothing
+// until the old time is reached again. The next point then covers the whole gap. The caller holds
+// mu.
 func (c *chart) add(now time.Time, second int64) error {
 	if second <= c.points.Last() {
 		return nil
@@ -123,9 +123,9 @@ func (c *chart) add(now time.Time, second int64) error {
 		c.h.logOf(c.j.ID()).Warn(err)
 	}
 	c.failed = err != nil
-	seconds := math.NaN() // since the point before
+	seconds := math.NaN() // since the previous point
 	if !c.at.IsZero() {
-		seconds = max(now.Sub(c.at).Seconds(), 1) // the times of two points are a second apart at least
+		seconds = max(now.Sub(c.at).Seconds(), 1) // two points are at least a second apart
 	}
 	rss := r.RSS
 	if !math.IsNaN(rss) {
@@ -140,7 +140,7 @@ func (c *chart) add(now time.Time, second int64) error {
 	return nil
 }
 
-// rate returns by how much a counter grew in a second. A counter that fell was not the same one.
+// rate returns a counter's growth per second. A counter that went down is a different one.
 func rate(before, now, seconds float64) float64 {
 	if grew := (now - before) / seconds; grew >= 0 {
 		return grew
@@ -148,5 +148,6 @@ func rate(before, now, seconds float64) float64 {
 	return math.NaN()
 }
 
-// share is rate of a time. The counter and the clock are not read at the same moment.
+// share is rate for a counter of time. It is capped at 1, since the counter and the clock are not
+// read at the same moment.
 func share(before, now, seconds float64) float64 { return min(rate(before, now, seconds), 1) }

@@ -12,18 +12,18 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rounds bounds the chase after a session that forks while it is being moved. Each round moves what
-// the one before could not see, and children of a moved process are born inside.
+// rounds limits how often a session that forks while it is moved is listed again. Each round moves
+// what the previous one could not see. Children of a moved process are born inside.
 const rounds = 16
 
-// member is a process that is to be moved. Its fields were read while it was held.
+// member is a process to be moved. Its fields were read while it was held.
 type member struct {
 	proc.Process
 	hold held
-	free bool // it must not be in another job; else one that is stays there
+	free bool // if true, a process in another job is an error; otherwise it stays there
 }
 
-// member takes hold of the process pid; alive is false when it is gone or waits to be reaped.
+// member holds the process pid. alive is false if it is gone or waits to be reaped.
 func (h *hook) member(pid int) (m member, alive bool, err error) {
 	hold, p, err := h.hold(h.roots.Proc, pid)
 	switch {
@@ -38,8 +38,8 @@ func (h *hook) member(pid int) (m member, alive bool, err error) {
 	return member{Process: p, hold: hold}, true, nil
 }
 
-// named is member of a process that somebody has named. Some debuggers and launchers name it by the
-// number of one of its threads.
+// named is member for a pid that somebody gave us. Some debuggers and launchers give the number of
+// a thread.
 func (h *hook) named(pid int) (m member, alive bool, err error) {
 	m, alive, err = h.member(pid)
 	if err != nil || alive {
@@ -57,21 +57,22 @@ func (h *hook) named(pid int) (m member, alive bool, err error) {
 	return h.member(p.Leader)
 }
 
-// moveSession moves first and the other members of its session that want admits and that are in no
-// other job, and gives them limits. The result is how many were moved that were in no part of the
-// job already. The error is a cgroup.OtherJobError when first was to be free and is not. In any
-// case moveSession lets go of first. Processes that escape being moved are KindBusy: no user's
-// doing makes a node bad.
+// moveSession moves first and sets its limits. It does the same with the other members of its
+// session that want accepts and that are in no other job. It returns how many processes were new to
+// the job. If first must be free but is in another job, the error is a cgroup.OtherJobError.
+// moveSession always releases first. If processes keep escaping, the error is KindBusy: users must
+// not be able to make a node look bad.
 //
-// Each process is held, judged and moved before the next one is looked at. A walk over all of them
-// between the judgement and the move would be time to give their numbers away.
+// Each process is held, checked and moved before the next. Checking all of them first would leave
+// time for their pids to be reused.
 func (h *hook) moveSession(
 	j *cgroup.Job,
 	first member,
 	want func(proc.Process) bool,
 	limits map[string]proc.Rlimit,
 ) (taken int, err error) {
-	// The end of the job kills what is in it: never the system's first process, nor us.
+	// The job's end kills everything in it, so it must contain neither the system's first process
+	// nor us.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		first.hold.Close()
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
@@ -108,7 +109,7 @@ func (h *hook) moveSession(
 				return taken, err
 			}
 		}
-		// No process is missing in the list if none has begun since before it.
+		// The list was complete if no process has begun since before it was made.
 		if !found || before != "" && forks(h.stat) == before {
 			return taken, nil
 		}
@@ -117,8 +118,8 @@ func (h *hook) moveSession(
 		first.Session)
 }
 
-// sessionOf lists the session of first. Session 0 is no session: all processes whose sessions began
-// outside the pid namespace of this /proc (a container's) have that number.
+// sessionOf lists the session of first. Session 0 does not identify a session: it stands for all
+// sessions that began outside the pid namespace of this /proc, such as a container's.
 func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 	if first.Session == 0 {
 		return nil, nil
@@ -126,10 +127,10 @@ func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 	return h.sessions.PIDs(first.Session)
 }
 
-// forks is how many processes the kernel has made so far (proc_stat(5)); "" if it does not say. The
-// kernel counts a process when that can be seen in /proc. A move waits for forks of the process
-// that it moves (cgroup_threadgroup_rwsem). So a count that stands still from before a list to
-// after the moves has missed none.
+// forks returns how many processes the kernel has created so far (proc_stat(5)), or "" if unknown.
+// The kernel counts a process when it becomes visible in /proc. A move waits for forks of the
+// process that it moves (cgroup_threadgroup_rwsem). So if the count is the same before a list and
+// after the moves, no process was missed.
 func forks(stat *kernfs.Reader) string {
 	b, err := stat.ReadFile()
 	if err != nil {
@@ -140,13 +141,13 @@ func forks(stat *kernfs.Reader) string {
 	return string(count)
 }
 
-// held is a hold on a process.
+// held is a process that is held, so that its pid cannot be confused with another's.
 type held interface {
 	cgroup.Process
 	Close() error
 }
 
-// byStartTime is the hold where the kernel has no pidfds.
+// byStartTime replaces a pidfd where the kernel has none.
 type byStartTime struct {
 	procfs *kernfs.FS
 	id     hostapi.ProcessID
@@ -177,8 +178,8 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 	return byStartTime{procfs, p.ID()}, p, nil
 }
 
-// move moves one process into the job, gives it limits and lets go of it. The result is 1 if the
-// process was in no part of the job, else 0.
+// move moves one process into the job, sets its limits and releases it. It returns 1 if the process
+// was in no part of the job before, else 0.
 func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (taken int, err error) {
 	defer m.hold.Close()
 	in, err := j.Attach(m.hold)
@@ -197,14 +198,14 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (tak
 	if err != nil {
 		return taken, moveError(err)
 	}
-	// A child that is born before this has the limits it was born with, and is in the next round's
+	// A child that is born before this has its parent's old limits, but is in the next round's
 	// list.
 	return taken, h.limit(j, m.ID(), limits)
 }
 
-// afterEnd deals with the process that has the number of one that ended while it was moved. A
-// process that is in the job stays there: it may be the job's own. A process of the same user that
-// is there by halves is taken in as a whole, since one is no stray any more.
+// afterEnd handles a process whose pid was reused while its predecessor was being moved. If it is
+// in the job, it stays there, since it may belong to the job. If the same user's process is only
+// partly in the job, it is moved completely, because it can no longer be a stray.
 func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 	for range rounds {
 		m, alive, err := h.member(was.PID)
@@ -233,7 +234,7 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 
 func moveError(err error) error {
 	kind := hostapi.KindNode
-	if errors.Is(err, cgroup.ErrNotFound) { // the job ends at this moment
+	if errors.Is(err, cgroup.ErrNotFound) { // the job is ending
 		kind = hostapi.KindBusy
 	}
 	return hostapi.Errorf(kind, "%w", err)

@@ -8,10 +8,10 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// A hook that starts puts in force once more what each job was granted. So a resize that was broken
-// off is undone, and a change of [memory] enforce comes into force. Limits that somebody has set by
-// hand are replaced. No event waits for that, since to give memory back takes seconds. A job that
-// does not give back enough keeps what it has until the next start.
+// When the hook starts, it applies what each job was granted again. That undoes an interrupted
+// resize, applies a change of [memory] enforce, and replaces limits that somebody set by hand. No
+// event waits for it, since reclaiming memory takes seconds. A job that does not give back enough
+// keeps what it has until the next start.
 
 // settle does that for all jobs, in the background.
 func (h *hook) settle() {
@@ -30,7 +30,7 @@ func (h *hook) settle() {
 	}
 }
 
-// settleJob puts a job's grant in force. Nothing happens to a job that is over.
+// settleJob applies a job's grant, unless the job is over.
 func (h *hook) settleJob(ctx context.Context, id string) error {
 	release, err := h.wait(ctx, id, func(e *job) turn { return e.turn })
 	if err != nil {

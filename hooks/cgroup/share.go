@@ -15,33 +15,34 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ask is what a job asked for on this host.
+// ask is a job's request on this host.
 type ask struct {
 	pbs.HostShare
-	pids     *int64             // its own bound on its tasks (-l pids=N); nil when it asked for none
-	oomGroup *bool              // -l oom_group=false; nil when it said nothing
+	pids     *int64             // the job's limit on its tasks (-l pids=N); nil if none
+	oomGroup *bool              // -l oom_group=false; nil if not given
 	huge     map[int64]pbs.Size // hpmem_2mb and so on, by page size in bytes
-	numa     map[int]int        // ncpus by NUMA node, of vnodes host[n]; nil when there is none
-	notes    []string           // what of it cannot be told
-	exclhost bool               // nobody else gets anything of its hosts (-l place=exclhost)
+	numa     map[int]int        // ncpus by NUMA node, from vnodes host[n]; nil if there are none
+	notes    []string           // parts of the request that cannot be met
+	exclhost bool               // no other job may use its hosts (-l place=exclhost)
 
 	chunks []pbs.VnodeChunk // of all hosts
-	here   []int            // which of them are on this one
+	here   []int            // the indices of this host's chunks
 
 	wants  []placement.Want // devices; see addWants
 	blocks int              // parts of the host
 
-	// had is what a job that is resized holds already: its cpus, and of the rest what it asked for.
-	had      cgroup.Limits
-	hadGrant *inventory.Grant // nil when it has no devices
-
-	// pmem and pvmem are what any one of the job's processes may hold, and map; 0 when not asked
+	// had is what a job that is being resized already holds: its cpus, and otherwise what it asked
 	// for.
+	had      cgroup.Limits
+	hadGrant *inventory.Grant // nil without devices
+
+	// pmem is the most memory that each process of the job may hold, and pvmem the most address
+	// space. 0 means not requested.
 	pmem, pvmem pbs.Size
 	rlimits     map[string]proc.Rlimit // by name
 }
 
-// askOf returns what a job asks for on the host node, but for devices and blocks.
+// askOf returns what a job asks for on the host node, without devices and blocks.
 func askOf(job *hostapi.Job, node string) (ask, error) {
 	chunks := []pbs.VnodeChunk{{Vnode: node, Host: node, Resources: job.ResourceList}}
 	if job.ExecVnode != "" {
@@ -89,9 +90,9 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	return a, err
 }
 
-// addWants adds the devices and the blocks that the job asks for. The resources are those of
-// configured devices. The caller's host is one where hookhost gives devices away. On any other
-// gpus, blocks and the like are a site's own resources, with values of any form.
+// addWants adds the devices and the blocks that the job asks for. resources are those of configured
+// devices. Call it only where hookhost manages devices. Elsewhere gpus, blocks and the like belong
+// to the site and can have any value.
 func (a *ask) addWants(job *hostapi.Job, resources []string) (err error) {
 	a.wants, err = wantsOf(a.chunks, a.here, job, resources)
 	if err == nil {
@@ -100,7 +101,7 @@ func (a *ask) addWants(job *hostapi.Job, resources []string) (err error) {
 	return err
 }
 
-// ownSize returns a size of the job's own list. 0 is what PBS writes for what was not asked for.
+// ownSize returns a size from the job's own list. PBS writes 0 for a size that was not requested.
 func ownSize(job *hostapi.Job, name string) (pbs.Size, error) {
 	text, ok := job.ResourceList[name]
 	if !ok {
@@ -113,9 +114,9 @@ func ownSize(job *hostapi.Job, name string) (pbs.Size, error) {
 	return size, nil
 }
 
-// addVmem adds vmem of the job's own list. PBS does not schedule vmem by default, and it then
-// stands only there (openpbs-observed: vnode_list). So it can be told apart by host only when there
-// is one.
+// addVmem adds vmem from the job's own list. PBS does not schedule vmem by default, and then it
+// appears only there (openpbs-observed: vnode_list). With several hosts nothing says how much each
+// one has.
 func (a *ask) addVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 	if a.Vmem != nil {
 		return nil
@@ -135,10 +136,11 @@ func (a *ask) addVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 	return nil
 }
 
-// hpmemOf begins the resources that name the size of their huge pages: hpmem_2mb, hpmem_1gb.
+// hpmemOf starts the names of resources that include the size of their huge pages: hpmem_2mb,
+// hpmem_1gb.
 const hpmemOf = "hpmem_"
 
-// addHuge adds huge pages of sizes that are named. A resource that names no size is a site's own.
+// addHuge adds huge pages of named sizes. A resource that names no size belongs to the site.
 func (a *ask) addHuge() error {
 	for name, v := range a.Other {
 		text, ok := strings.CutPrefix(name, hpmemOf)
@@ -158,7 +160,7 @@ func (a *ask) addHuge() error {
 	return nil
 }
 
-// plus adds sizes that are not negative; what is too large stays as large as can be.
+// plus adds sizes that are not negative. Instead of overflowing it returns the largest size.
 func plus(a, b pbs.Size) pbs.Size {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -166,8 +168,8 @@ func plus(a, b pbs.Size) pbs.Size {
 	return a + b
 }
 
-// oomGroupOf returns what the job says of memory.oom.group. The values are those that PBS takes for
-// a boolean (openpbs attr_fn_b.c, is_true_or_false).
+// oomGroupOf returns the job's choice of memory.oom.group. It accepts the values that PBS accepts
+// for a boolean (openpbs attr_fn_b.c, is_true_or_false).
 func oomGroupOf(job *hostapi.Job) (*bool, error) {
 	v, ok := job.ResourceList["oom_group"]
 	if !ok {
@@ -184,7 +186,7 @@ func oomGroupOf(job *hostapi.Job) (*bool, error) {
 	return &on, nil
 }
 
-// pidsOf returns the job's own bound on its tasks.
+// pidsOf returns the job's own limit on its tasks.
 func pidsOf(job *hostapi.Job) (*int64, error) {
 	v, ok := job.ResourceList["pids"]
 	if !ok {
@@ -197,7 +199,7 @@ func pidsOf(job *hostapi.Job) (*int64, error) {
 	return &n, nil
 }
 
-// micsNote tells a job that asks for nmics that it gets none: there are no such devices any more.
+// micsNote tells a job that asks for nmics that it gets none, because such devices no longer exist.
 func micsNote(other map[string]string) string {
 	if n := other["nmics"]; n != "" && strings.Trim(n, "0") != "" {
 		return fmt.Sprintf("nmics=%s is not given: hookhost knows no such devices", shownValue(n))

@@ -8,16 +8,16 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// MoM lists vnodes that startup does not tell PBS of, for two reasons. The site may have defined
-// them (pbs_mom -s insert). They share out a part of the host, and the natural vnode has the rest.
+// MoM lists vnodes that startup does not report, for two reasons. First, the site may have defined
+// them (pbs_mom -s insert). They divide a part of the host, and the natural vnode has the rest.
 //
-// An earlier startup may have told PBS of them, as with vnode_per_numa_node. A hook cannot delete a
-// vnode, and MoM reports it until MoM is started again (openpbs src/resmom/mom_server.c,
-// IS_HOOK_ACTION_ACK). Such vnodes get nothing to give.
+// Second, an earlier startup may have reported them, as with vnode_per_numa_node. A hook cannot
+// delete a vnode, and MoM reports it until MoM restarts (openpbs src/resmom/mom_server.c,
+// IS_HOOK_ACTION_ACK). Such vnodes are reported with nothing to give.
 
-// othersVnodes returns what PBS is to be told of stale vnodes, and the vnodes that the site has
-// defined. Stale are those that an earlier startup has noted and that this one does not tell. A
-// noted vnode with other figures is the site's by now.
+// othersVnodes returns what to report for stale vnodes, and the vnodes that the site has defined.
+// Stale vnodes were noted by an earlier startup and are not reported by this one. If a noted vnode
+// has different figures now, the site has defined it.
 func (p *policy) othersVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) (stale map[string]*hostapi.Vnode, site []*hostapi.Vnode) {
 	told := map[string]bool{name: true}
@@ -43,7 +43,7 @@ func (p *policy) othersVnodes(node *topology.Node, name string, known map[string
 	return stale, site
 }
 
-// toNote is what the next startup has to know: the vnodes that this one tells, and the stale ones
+// toNote returns what the next startup needs to know: the vnodes reported now, and the stale ones
 // until MoM lists them with nothing.
 func toNote(told map[string]*hostapi.Vnode, natural string, stale map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) map[string]map[string]string {
@@ -59,7 +59,7 @@ func toNote(told map[string]*hostapi.Vnode, natural string, stale map[string]*ho
 	return note
 }
 
-// nothingOf is 0 of each amount; texts are left out.
+// nothingOf returns 0 for each amount and leaves out texts.
 func nothingOf(available hostapi.Resources) hostapi.Resources {
 	nothing := hostapi.Resources{}
 	for name, value := range available {
@@ -72,8 +72,8 @@ func nothingOf(available hostapi.Resources) hostapi.Resources {
 	return nothing
 }
 
-// without is what is left of o beside the vnodes of the site, if these have cpus or memory. The
-// natural vnode has no more than its definition gives to it.
+// without returns what is left of o beside the site's vnodes, if these have cpus or memory. The
+// natural vnode gets no more than its definition gives it.
 func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	var theirs offer
 	for _, v := range site {
@@ -110,7 +110,7 @@ func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	return o
 }
 
-// offerOf is what a vnode has; an amount that cannot be read is none.
+// offerOf returns what a vnode has. An amount that cannot be read counts as none.
 func offerOf(v *hostapi.Vnode) offer {
 	size := func(name string) int64 {
 		n, _ := pbs.ParseSize(v.ResourcesAvailable[name])

@@ -12,23 +12,24 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// state is what this hook knows of a job. The host keeps the part that has a form as JSON.
+// state is what this hook knows about a job. The host stores the fields that have a JSON form.
 type state struct {
-	cgroup.JobMark `json:"-"` // as the job's cgroup has it
+	cgroup.JobMark `json:"-"` // from the job's cgroup
 
 	account
 
-	// RanksFrom is when one of the job's programs was last started or taken in, in microseconds
-	// since boot: see nextLook.
+	// RanksFrom is when a program of the job was last started or attached, in microseconds since
+	// boot: see nextLook.
 	RanksFrom int64 `json:"ranks_from_us,omitempty"`
-	// Ended says that epilogue has killed the job and reported what it used: end has only to
-	// remove.
+	// Ended means that epilogue has killed the job and reported its usage, so that end only has to
+	// remove the cgroup.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// stateOf returns what is known of a job, and whether the job has a cgroup. A job without a mark
-// on its cgroup began before hookhost came, and has the ncpus that it asked for. stateOf fails
-// where the mark cannot be read or the host's part is not JSON; the other part is valid then.
+// stateOf returns what is known about a job, and whether it has a cgroup. A job without a mark
+// began before hookhost was installed, and is assumed to have the ncpus that it asked for. stateOf
+// fails if the mark cannot be read or the host's part is not JSON. The other part is still valid
+// then.
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool, err error) {
 	m, found, failed := markOf(j)
 	exists = found || j.Exists()
@@ -47,8 +48,8 @@ func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool
 	return s, exists, failed
 }
 
-// markOf returns the mark of a job's cgroup. found is false where the cgroup is gone, or is no
-// job's.
+// markOf returns the mark of a job's cgroup. found is false if the cgroup is gone or does not
+// belong to a job.
 func markOf(j *cgroup.Job) (m cgroup.JobMark, found bool, err error) {
 	m, err = j.JobMark()
 	switch {
@@ -62,11 +63,11 @@ func markOf(j *cgroup.Job) (m cgroup.JobMark, found bool, err error) {
 
 func (s state) encode() json.RawMessage {
 	b, err := json.Marshal(s)
-	if err != nil { // a struct of numbers
+	if err != nil { // impossible for a struct of numbers
 		panic(err)
 	}
 	return b
 }
 
-// sinceBoot is proc.SinceBoot in microseconds.
+// sinceBoot returns proc.SinceBoot in microseconds.
 func sinceBoot() int64 { return proc.SinceBoot().Microseconds() }

@@ -14,7 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/rank"
 )
 
-// rankGroups are the ranks of a job that have a subgroup.
+// rankGroups are the subgroups of a job's ranks.
 type rankGroups map[rank.Key]rankGroup
 
 // rankGroup is the subgroup of one rank. Its mark is rank as JSON.
@@ -23,8 +23,8 @@ type rankGroup struct {
 	rank rank.Found
 }
 
-// groupName is the name of a rank's subgroup. Worlds are numbered from 1, of which the name says
-// nothing.
+// groupName returns the name of a rank's subgroup. Worlds are numbered from 1, and the name leaves
+// out world 1.
 func groupName(world, rank int) string {
 	if world == 1 {
 		return fmt.Sprintf("rank.%d", rank)
@@ -32,7 +32,7 @@ func groupName(world, rank int) string {
 	return fmt.Sprintf("rank.%d.%d", world, rank)
 }
 
-// parseGroupName is the reverse.
+// parseGroupName reverses groupName.
 func parseGroupName(name string) (world, rank int, ok bool) {
 	rest, ok := strings.CutPrefix(name, "rank.")
 	first, second, two := strings.Cut(rest, ".")
@@ -45,7 +45,7 @@ func parseGroupName(name string) (world, rank int, ok bool) {
 	return world, rank, ok && err == nil && rankErr == nil && groupName(world, rank) == name
 }
 
-// rankGroups reads the marks of a job's subgroups. A subgroup without a mark of ours is nobody's
+// rankGroups reads the marks of a job's subgroups. A subgroup without our mark does not belong to a
 // rank.
 func (h *hook) rankGroups(j *cgroup.Job) (rankGroups, error) {
 	list, err := j.Subgroups()
@@ -59,7 +59,7 @@ func (h *hook) rankGroups(j *cgroup.Job) (rankGroups, error) {
 	return groups, err
 }
 
-// make makes the subgroup, or gives it the mark of another process.
+// make creates the subgroup, or replaces its mark with that of another process.
 func (g rankGroup) make(j *cgroup.Job) error {
 	mark, err := json.Marshal(g.rank)
 	if err != nil {
@@ -68,8 +68,8 @@ func (g rankGroup) make(j *cgroup.Job) error {
 	return j.MakeSubgroup(g.name, mark)
 }
 
-// name returns the name for a rank that has no subgroup yet: with the number that its world has,
-// else the lowest that is free.
+// name returns a name for a rank that has no subgroup yet. It uses the number of the rank's world,
+// or the lowest free number.
 func (g rankGroups) name(k rank.Key) string {
 	worlds, taken := map[string]int{}, map[int]bool{}
 	for key, group := range g {
@@ -84,8 +84,8 @@ func (g rankGroups) name(k rank.Key) string {
 	return groupName(w, k.Rank)
 }
 
-// mostRanks bounds the subgroups that one job gets for its ranks. A user may call any number of
-// processes ranks, and each subgroup costs the kernel memory on every cpu.
+// mostRanks limits how many subgroups one job gets for its ranks. A user can make any number of
+// processes look like ranks, and each subgroup costs kernel memory on every cpu.
 func (h *hook) mostRanks() int { return min(hostapi.MaxRanks, max(64, 4*h.node().Online.Len())) }
 
 // ranksUsed returns what each rank has used since it was found.
@@ -108,8 +108,8 @@ func (h *hook) ranksUsed(j *cgroup.Job) ([]hostapi.RankUsage, error) {
 	return list[:min(len(list), hostapi.MaxRanks)], errors.Join(errs...)
 }
 
-// ranksKilled returns the ranks in which the kernel has killed for lack of memory, as far as that
-// can be read.
+// ranksKilled returns the ranks in which the kernel killed processes because memory ran out, as far
+// as that can be read.
 func (h *hook) ranksKilled(j *cgroup.Job) (killed []int) {
 	list, err := h.ranksUsed(j)
 	if err != nil {

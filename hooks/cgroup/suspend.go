@@ -9,19 +9,20 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// A suspended job is frozen, and its place is given to others if there is no other place. MoM has
-// stopped its session with a signal. The freezer stops processes that escaped that, and keeps the
-// job's own SIGCONT from undoing it.
+// A suspended job is frozen, and its place is given to others if there is no other place. MoM stops
+// only the job's session, with a signal. The freezer also stops processes that escaped the session,
+// and keeps the job from resuming itself with SIGCONT.
 //
-// The host has the job's phase, the kernel whether it is frozen. Startup and periodic report where
-// the two differ, as after a crash, and the host sends the event once more in the job's turn.
+// The host knows the job's phase, and the kernel knows whether it is frozen. Startup and periodic
+// report where the two differ, for example after a crash. Then the host repeats the event in the
+// job's turn.
 
-// freezeTime bounds the wait for processes to stop, because MoM does nothing else meanwhile. A
-// process that is in the kernel stops when it comes back from there.
+// freezeTime limits the wait for processes to stop, because MoM does nothing else meanwhile. A
+// process that is in the kernel stops when it returns from there.
 const freezeTime = 3 * time.Second
 
-// ExecjobPostsuspend freezes the job. Processes that do not stop in time are KindBusy, which MoM
-// only logs; the job is suspended all the same.
+// ExecjobPostsuspend freezes the job. If processes do not stop in time, the error is KindBusy,
+// which MoM only logs: the job is suspended anyway.
 func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
@@ -38,7 +39,7 @@ func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*h
 		out.Notes = []string{"the job was not frozen while it was suspended, as this kernel has no freezer: " +
 			"only its session was stopped"}
 		return out, nil
-	case errors.Is(err, cgroup.ErrNotFound): // it ends at this moment
+	case errors.Is(err, cgroup.ErrNotFound): // the job is ending
 		return out, nil
 	case err != nil && ctx.Err() != nil:
 		return out, hostapi.Errorf(hostapi.KindBusy, "%w", err)
@@ -48,8 +49,8 @@ func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*h
 	return out, nil
 }
 
-// ExecjobPreresume thaws the job; its processes stay stopped until MoM's SIGCONT. A job that cannot
-// be thawed stays suspended.
+// ExecjobPreresume thaws the job. Its processes stay stopped until MoM's SIGCONT. If it cannot be
+// thawed, the job stays suspended.
 func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
@@ -62,9 +63,9 @@ func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hos
 	return &hostapi.Outcome{}, nil
 }
 
-// ExecjobPreterm readies the job for the signals that come next: SIGTERM and, from a MoM that asks
-// no hook again, SIGKILL. The job gets the cpu time to die of them, and a suspended one is thawed.
-// The event is never refused: a job that cannot be thawed is killed as it is.
+// ExecjobPreterm prepares the job for the signals that follow: SIGTERM and, from a MoM that asks no
+// hook again, SIGKILL. It gives the job the cpu time to handle them, and thaws it if it is
+// suspended. The event is never rejected: a job that cannot be thawed is killed as it is.
 func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, release, err := h.live(ctx, req)
 	if err != nil {
@@ -84,7 +85,7 @@ func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hosta
 	return &hostapi.Outcome{}, nil
 }
 
-// resume ends a suspension, or leaves the job frozen.
+// resume ends a suspension. If that fails, the job stays frozen.
 func (h *hook) resume(ctx context.Context, j *cgroup.Job) error {
 	err := j.Thaw(ctx)
 	if err == nil || errors.Is(err, cgroup.ErrUnsupported) || errors.Is(err, cgroup.ErrNotFound) {
@@ -96,10 +97,10 @@ func (h *hook) resume(ctx context.Context, j *cgroup.Job) error {
 	return errors.Join(err, j.Suspend(freeze))
 }
 
-// freezeAgain bounds the wait for a job that could not be thawed to stop.
+// freezeAgain limits the wait for a job to freeze again when thawing it failed.
 const freezeAgain = 100 * time.Millisecond
 
-// live takes the turn of a job that runs here. j is nil if there is nothing of it, or it is over.
+// live takes the turn of a job that runs here. j is nil if the job has no cgroup or is over.
 func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, release func(), err error) {
 	if j, release, err = h.turn(ctx, req); err != nil {
 		return nil, nil, err
@@ -112,8 +113,8 @@ func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, r
 	return j, release, nil
 }
 
-// frozenUnlike reports whether the kernel holds the processes of a job, if the host says otherwise
-// of the job's phase. The result is nil if both agree, or the kernel has no freezer.
+// frozenUnlike reports whether the kernel has frozen a job, if that contradicts the job's phase. It
+// returns nil if both agree or the kernel has no freezer.
 func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 	frozen, err := j.Frozen()
 	switch {
@@ -127,9 +128,9 @@ func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 	return &frozen, nil
 }
 
-// suspended reports whether a job is suspended. The host's phase alone may be out of date, and the
-// freezer alone holds a job for a moment while it gets its signals. The phase counts if there is no
-// freezer.
+// suspended reports whether a job is suspended. The host's phase alone may be out of date, and a
+// freezer also stops a job for a moment while signals are sent. Without a freezer the phase
+// decides.
 func (h *hook) suspended(j *cgroup.Job) bool {
 	if h.phaseOf(j.ID()) != hostapi.PhaseSuspended {
 		return false

@@ -16,10 +16,10 @@ import (
 )
 
 // A sweep compares the cgroups with the host's list of jobs. The host lists a job before the hook
-// makes its cgroup. So the list lacks only jobs that began after it was made. This process knows
-// such a job: it has begun it, or was told of it by a later list.
+// creates its cgroup. So the list can lack only jobs that began after it was made. This process
+// knows those jobs: it began them itself, or saw them in a later list.
 
-// ownProcesses returns this process and its parent, the host.
+// ownProcesses returns the pids of this process and its parent, the host.
 func ownProcesses(procfs *kernfs.FS) ([]int, error) {
 	self, err := proc.Self(procfs)
 	if err != nil {
@@ -32,9 +32,10 @@ func ownProcesses(procfs *kernfs.FS) ([]int, error) {
 	return []int{self.PID, p.PPID}, nil
 }
 
-// sweep removes the cgroups that are of no job, and returns their ids. They are not in known, were
-// not begun by this process, and have no mark of their own. All of it has kill_timeout: a process
-// that does not die in time was sent its signal, and its cgroup goes another time.
+// sweep removes the cgroups that belong to no job, and returns their ids. They are not in known,
+// were not begun by this process, and have no mark. kill_timeout applies to the whole sweep. A
+// process that does not die in time has been sent its signal, and its cgroup is removed another
+// time.
 func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -63,7 +64,7 @@ func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept 
 func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error) {
 	release := h.try(id)
 	if release == nil {
-		return false, nil // it begins or ends at this moment
+		return false, nil // it is just beginning or ending
 	}
 	defer release()
 	j, err := h.tree.Job(id)
@@ -75,17 +76,17 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	_, err = j.JobMark()
 	switch {
-	case err == nil: // The host's record of the job was lost. Startup reports such a job.
+	case err == nil: // The host lost its record of the job. Startup reports such a job.
 		if h.firstLeft(id, "record") {
 			h.logOf(id).Warn("left the cgroup of a job that has no record")
 		}
 		return false, nil
 	case errors.Is(err, cgroup.ErrNotJobs):
 	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
-		// Whatever hookhost makes has its mark before the first process is in it. OpenPBS's own
-		// hook has its jobs at the same place on cgroup v1, perhaps without the directory that has
-		// the mark. They go on where it is replaced under them. The end of such a job, by pbs_mom's
-		// word, does remove it.
+		// A cgroup made by hookhost has its mark before the first process is in it. On cgroup v1
+		// OpenPBS's own hook has its jobs in the same place, perhaps without the directory that has
+		// the mark. They keep running when that hook is replaced. When pbs_mom reports the end of
+		// such a job, its cgroup is removed.
 		pids, err := j.Processes()
 		if err != nil {
 			return false, err
@@ -101,7 +102,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	err = h.remove(ctx, j)
 	switch {
-	case errors.Is(err, errStarved): // a user's doing, which makes no node bad
+	case errors.Is(err, errStarved): // the user's doing, so the node is not at fault
 		if h.firstLeft(id, "later") {
 			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
 		}
@@ -113,8 +114,8 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	return true, nil
 }
 
-// forgetGone has jobs hold nothing that have no cgroup any more and are not in known: somebody has
-// removed it by hand.
+// forgetGone releases what jobs hold whose cgroup is gone and that are not in known. Somebody
+// removed the cgroup by hand.
 func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	var gone []*cgroup.Job
 	h.mu.Lock()
@@ -126,7 +127,7 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	h.mu.Unlock()
 	for _, j := range gone {
 		if release := h.try(j.ID()); release != nil {
-			if !j.Exists() { // else it has begun since
+			if !j.Exists() { // else it has begun again since
 				h.disown(j.ID())
 				h.letGo(j.ID())
 			}
@@ -135,11 +136,11 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	}
 }
 
-// left is something about a job's cgroup that is logged once, for as long as there is the cgroup.
-// The parent's id is empty.
+// left identifies a message about a job's cgroup that is logged once while the cgroup exists. The
+// id is empty for the parent.
 type left struct{ id, what string }
 
-// firstLeft is true once for each.
+// firstLeft returns true the first time for each message.
 func (h *hook) firstLeft(id, what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,14 +151,14 @@ func (h *hook) firstLeft(id, what string) bool {
 	return true
 }
 
-// forgetLeft forgets what was logged of jobs' cgroups that are gone.
+// forgetLeft forgets the messages about cgroups that are gone.
 func (h *hook) forgetLeft(ids []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return l.id != "" && !slices.Contains(ids, l.id) })
 }
 
-// settled forgets what was logged of the parent.
+// settled forgets the messages about the parent.
 func (h *hook) settled() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// The table has what each job was granted, and is filled once, from the marks on the cgroups. From
-// then on the table decides what is free. No other job's files are read, and a limit that somebody
-// sets by hand counts for nobody. A change is in the job's mark before it is answered, so that the
-// next program has the same table.
+// The table holds what each job was granted. It is filled once, from the marks on the cgroups. From
+// then on the table alone decides what is free: no files of other jobs are read, and limits set by
+// hand do not count. A change is written to the job's mark before the event is answered, so that
+// the next process builds the same table.
 
-// maxLockWait is how long an event waits for the lock, which others hold for milliseconds.
+// maxLockWait is how long an event waits for the lock, which is usually held for milliseconds.
 const maxLockWait = 20 * time.Second
 
-// lock takes the table for a choice of what is free. The wait ends well before the event's alarm,
-// at which the host would end this program. The first caller takes the lock of the tree too, which
-// this program has for its life. So no other program of this hook chooses beside it.
+// lock locks the table for choosing what is free. The wait ends well before the event's alarm, when
+// the host would kill this program. The first caller also takes the lock of the tree, which this
+// program keeps for life. So no other process of this hook can choose at the same time.
 func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	wait := maxLockWait
 	if alarm, ok := ctx.Deadline(); ok {
@@ -38,7 +38,7 @@ func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 		if h.unlockTree, err = h.tree.Lock(ctx); err != nil {
 			<-h.choosing
 			kind := hostapi.KindNode
-			if ctx.Err() != nil { // a program before this one has not ended yet
+			if ctx.Err() != nil { // an earlier process has not ended yet
 				kind = hostapi.KindBusy
 			}
 			return nil, hostapi.Errorf(kind, "%w", err)
@@ -47,7 +47,7 @@ func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { <-h.choosing }, nil
 }
 
-// fill enters the jobs that began before this program. The caller has the lock.
+// fill adds the jobs that began before this process. The caller holds the lock.
 func (h *hook) fill() error {
 	if h.filled {
 		return nil
@@ -79,8 +79,8 @@ func (h *hook) fill() error {
 	return nil
 }
 
-// grantOf returns what a job was granted. A job without a mark began before hookhost came, and
-// holds what the kernel has of its limits.
+// grantOf returns what a job was granted. A job without a mark began before hookhost was installed,
+// and holds what its limits in the kernel say.
 func (h *hook) grantOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	m, found, err := markOf(j)
 	if err != nil {
@@ -99,10 +99,10 @@ func (h *hook) grantOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	return assignment{limits: l, allMem: l.Mem == nil || *l.Mem >= h.policy.memTotal(h.node())}, false, nil
 }
 
-// grantedIn returns what a job's mark says that it was granted. A mark without the chunks, which
-// were too many, has the sums over all hosts: the mem that was granted is right in any case.
+// grantedIn returns what the job's mark says it was granted. If there were too many chunks for the
+// mark, its sums cover all hosts, but the granted mem is right in any case.
 func grantedIn(m cgroup.JobMark) assignment {
-	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has refused what cannot be read
+	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has refused unreadable requests
 	a.Mem, a.chunks, a.here, a.notes = nil, nil, nil, nil
 	if m.Limits.Mem != nil && !m.AllMem {
 		mem := pbs.Size(*m.Limits.Mem)
@@ -111,16 +111,16 @@ func grantedIn(m cgroup.JobMark) assignment {
 	return assignment{limits: *m.Limits, allMem: m.AllMem, ask: a}
 }
 
-// holds notes what a job holds from now on.
+// holds records what a job holds from now on.
 func (h *hook) holds(j *cgroup.Job, got assignment) {
-	got.ask.chunks, got.ask.here, got.ask.notes, got.notes = nil, nil, nil, nil // long where there are many hosts
+	got.ask.chunks, got.ask.here, got.ask.notes, got.notes = nil, nil, nil, nil // these are long with many hosts
 	got.ask.had, got.ask.hadGrant = cgroup.Limits{}, nil
 	h.with(j.ID(), func(e *job) {
 		e.cgroup, e.granted, e.growing, e.unread, e.unmarked = j, &got, nil, false, false
 	})
 }
 
-// letGo notes that a job holds nothing any more: it has no cgroup.
+// letGo records that a job holds nothing any more, because it has no cgroup.
 func (h *hook) letGo(id string) {
 	h.with(id, func(e *job) {
 		e.cgroup, e.granted, e.growing, e.unread, e.unmarked = nil, nil, nil, false, false

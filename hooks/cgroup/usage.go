@@ -11,15 +11,15 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// A report's mem comes from one of these.
+// The possible sources of mem in a report.
 const (
 	memSampled    = "anonymous and shared memory, sampled when use changed"
 	memCgroupPeak = "cgroup peak, page cache included"
 )
 
-// measure reads what the job has used so far, for the report and as the kernel has it. The job's
-// greatest memory is noted. With an error it still returns what could be read; u is nil when the
-// job has no cgroup any more.
+// measure reads what the job has used so far, both for the report and as the kernel's counters. It
+// records the job's greatest memory. If it fails, it still returns what could be read. u is nil if
+// the job has no cgroup any more.
 func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
 	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -56,7 +56,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 			u.MemLimitBytes = s.Limits.Mem
 		}
 	}
-	if h.policy.Hugetlb.Enabled { // the server may not know hpmem elsewhere
+	if h.policy.Hugetlb.Enabled { // elsewhere the server may not know hpmem
 		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
 	if u.MemBytes != nil {
@@ -67,20 +67,20 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		ranks, ranksErr := h.ranksUsed(j)
 		u.Ranks, err = ranks, errors.Join(err, ranksErr)
 	}
-	if u.CPUs == "" { // the parent's
+	if u.CPUs == "" { // those of the parent
 		err = errors.Join(err, h.placeOf(j, u))
 	}
 	return u, counters, err
 }
 
-// memMark is the extended attribute of the job's cgroup with the greatest memory, in bytes, that
-// was measured for reports. A measurement may have seen, or inferred, more than the watch's next
-// sample does. MoM is not told less than before, by whatever process.
+// memMark is the extended attribute of the job's cgroup with the greatest memory measured for
+// reports, in bytes. A measurement may see or infer more than the watch's next sample. With the
+// mark, no process of this hook reports less to MoM than before.
 const memMark = "trusted.hookhost.mem_measured"
 
-// noteMem notes what memory of the job was measured, in bytes, and returns the greatest so far.
+// noteMem records a measurement of the job's memory, in bytes, and returns the greatest so far.
 func (h *hook) noteMem(j *cgroup.Job, bytes int64) (int64, error) {
-	h.mu.Lock() // two measurements of a job may meet
+	h.mu.Lock() // two measurements of a job may overlap
 	defer h.mu.Unlock()
 	marked := markedBytes(j, memMark)
 	if bytes <= marked {
@@ -93,7 +93,7 @@ func (h *hook) noteMem(j *cgroup.Job, bytes int64) (int64, error) {
 	return bytes, err
 }
 
-// markedBytes is the number in a mark of the job, 0 without the mark.
+// markedBytes returns the number in a mark of the job, or 0 without the mark.
 func markedBytes(j *cgroup.Job, mark string) int64 {
 	b, err := j.Mark(mark)
 	if err != nil {
@@ -106,8 +106,8 @@ func markedBytes(j *cgroup.Job, mark string) int64 {
 	return bytes
 }
 
-// settleMem makes the best of a job that nobody has sampled until its end. Before that, a peak with
-// page cache must not become the job's: reports keep the greatest value.
+// settleMem falls back to the cgroup's peak for a job that was never sampled. It does so only at
+// the job's end: reports keep the greatest value, and the peak includes page cache.
 func settleMem(u *hostapi.HostUsage) {
 	if u.MemBytes == nil && u.CgroupPeakBytes != nil {
 		u.MemBytes, u.MemSource = u.CgroupPeakBytes, memCgroupPeak
@@ -132,7 +132,7 @@ func (h *hook) placeOf(j *cgroup.Job, u *hostapi.HostUsage) error {
 	return err
 }
 
-// pressure is nil where the kernel counts none.
+// pressure returns nil if the kernel does not measure pressure.
 func pressure(u cgroup.Usage) *hostapi.Pressure {
 	p := hostapi.Pressure{
 		CPUSome: seconds(u.CPUSome), MemorySome: seconds(u.MemorySome), MemoryFull: seconds(u.MemoryFull),
@@ -152,8 +152,8 @@ func seconds(d *time.Duration) *float64 {
 	return &s
 }
 
-// resourcesUsed is this host's share for MoM of a job that has run for elapsed, as the host counts.
-// walltime is MoM's own.
+// resourcesUsed returns this host's share of a job that has run for elapsed, for MoM. MoM itself
+// counts walltime.
 func (p *policy) resourcesUsed(u *hostapi.HostUsage, elapsed time.Duration) hostapi.Resources {
 	r := usage.Resources(u, elapsed)
 	delete(r, "walltime")

@@ -16,15 +16,15 @@ import (
 )
 
 // At exechost_startup PBS gets resources_available of this host's vnodes (openpbs pbs_cgroups.PY,
-// create_vnodes). The figures are those that begin decides by. So a job that asks for all that a
-// vnode has is accepted on a host without other jobs. The same holds beside jobs that ask for no
-// more than the other vnodes have.
+// create_vnodes). The figures are those that begin uses. So a job that asks for everything a vnode
+// has is accepted on an otherwise empty host. It is also accepted beside jobs that ask for no more
+// than the other vnodes have.
 
-// offer is what a vnode has for jobs; bytes but for ncpus.
+// offer is what a vnode has for jobs, in bytes except for ncpus.
 type offer struct {
 	ncpus            int
 	mem, vmem, hpmem int64
-	cgswap           bool // PBS is told of vmem without mem, too
+	cgswap           bool // PBS also gets swap alone
 }
 
 func (o offer) resources() hostapi.Resources {
@@ -38,7 +38,7 @@ func (o offer) resources() hostapi.Resources {
 	return r
 }
 
-// hugeByNUMA tells how much of the huge pages of the default size lies in each NUMA node, in bytes.
+// hugeByNUMA returns how many huge pages of the default size each NUMA node has, in bytes.
 func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (map[int]int64, error) {
 	by := map[int]int64{}
 	for _, n := range node.NUMA {
@@ -53,9 +53,9 @@ func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (ma
 	return by, nil
 }
 
-// vnodes returns the natural vnode, name, and with vnode_per_numa_node one for each NUMA node that
-// has anything to give. The natural one then has nothing, so that nothing is given away twice.
-// known is what PBS knows of them; site are those of them that the site has defined.
+// vnodes returns the natural vnode, called name. With vnode_per_numa_node it adds one for each NUMA
+// node that has anything to give. The natural one then has nothing, so that nothing is counted
+// twice. known is what PBS knows about them, and site are those that the site has defined.
 func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 	known map[string]*hostapi.Vnode, site []*hostapi.Vnode) map[string]*hostapi.Vnode {
 	sharing := ""
@@ -77,7 +77,7 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 	add(name, offer{cgswap: p.tellsCgswap()})
 	for _, n := range h.node.NUMA {
 		o := p.numaOffer(h, huge, n)
-		if o.ncpus == 0 && !n.HasMemory { // there are machines with dozens of these, for their GPUs
+		if o.ncpus == 0 && !n.HasMemory { // some machines have dozens of these, for their GPUs
 			continue
 		}
 		vnode := vnodeName(name, n.ID)
@@ -89,27 +89,27 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 
 func vnodeName(host string, numa int) string { return fmt.Sprintf("%s[%d]", host, numa) }
 
-// offer is what the whole host has for jobs.
+// offer returns what the whole host has for jobs.
 func (p *policy) offer(h host) offer {
 	return p.offered(h, h.cpus, p.memTotal(h.node), p.swapTotal(h.node), p.hugeOffered(h))
 }
 
-// numaOffer is what a NUMA node has for jobs. The reserve of the host's memory and all of its swap
-// are shared out by the size of the nodes' memory.
+// numaOffer returns what a NUMA node has for jobs. The host's memory reserve and its swap are
+// divided among the NUMA nodes by their memory.
 func (p *policy) numaOffer(h host, huge map[int]int64, n topology.NUMANode) offer {
 	var sum int64
 	for _, o := range h.node.NUMA {
 		sum += o.MemTotal
 	}
-	// The nodes' figures need not add up to the host's: a kernel may count in one what it leaves
-	// out in the other.
+	// The nodes' figures need not add up to the host's: the kernel may count memory in one that it
+	// leaves out of the other.
 	sum = max(sum, h.node.MemTotal)
 	return p.offered(h, cpusOf(h.node, n.ID).Intersect(h.cpus), proRata(p.memTotal(h.node), n.MemTotal, sum),
 		proRata(p.swapTotal(h.node), n.MemTotal, sum),
 		proRata(p.hugeOffered(h), huge[n.ID], h.hugePages.Total[h.hugePages.Default]))
 }
 
-// offered makes an offer of what begin would give away. A hidden part makes up for roundings on the
+// offered returns an offer of what begin would give. The hidden amounts make up for rounding on the
 // way through PBS.
 func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer {
 	const mb = 1 << 20
@@ -117,7 +117,7 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)),
 		hpmem: huge - huge%max(h.hugePages.Default, mb)}
 	o.cgswap = p.tellsCgswap()
-	o.vmem = o.mem // where swap does not count, memory is all there is
+	o.vmem = o.mem // if swap does not count, vmem equals mem
 	if p.Memsw.Enabled && h.hasMemsw {
 		// Not below mem: a job may ask for both.
 		o.vmem = max(o.mem, down(mem+swap-int64(p.Memory.Hidden)-int64(p.Memsw.Hidden)))
@@ -125,10 +125,10 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	return o
 }
 
-// tellsCgswap reports whether PBS is told of swap apart.
+// tellsCgswap reports whether PBS is told about swap separately.
 func (p *policy) tellsCgswap() bool { return p.Memsw.Enabled && p.Memsw.ManageCgswap }
 
-// countCPUs returns the greatest ncpus that a job can have of cpus while no other job is there.
+// countCPUs returns the greatest ncpus that a job can get from cpus on an empty host.
 func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
 	cpus = cpus.Minus(p.exclude)
 	_, err := placement.Place(h.node, placement.Request{
@@ -141,8 +141,8 @@ func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
 	return 0
 }
 
-// cpusOf returns the cpus of the cores that begin in a NUMA node, which is how placement counts
-// them.
+// cpusOf returns the cpus of the cores whose first cpu is in a NUMA node, which is how placement
+// counts them.
 func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 	var cpus kernfs.IDSet
 	for _, c := range n.CPUs {
@@ -153,8 +153,8 @@ func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 	return cpus
 }
 
-// hugeOffered is the part of the huge pages of the default size that PBS is told of. Nothing where
-// they are not limited: they would be promised to several jobs.
+// hugeOffered returns how many huge pages of the default size PBS is told about, in bytes. Without
+// [hugetlb] that is 0: PBS would promise the same pages to several jobs.
 func (p *policy) hugeOffered(h host) int64 {
 	if !p.Hugetlb.Enabled || h.hugePages.Default == 0 {
 		return 0
@@ -162,7 +162,7 @@ func (p *policy) hugeOffered(h host) int64 {
 	return max(0, p.hugeTotal(h, h.hugePages.Default)-int64(p.Hugetlb.Hidden))
 }
 
-// proRata returns what of total falls to a part of the whole, rounded down.
+// proRata returns the share of total for a part of the whole, rounded down.
 func proRata(total, part, whole int64) int64 {
 	if total <= 0 || part <= 0 || whole <= 0 {
 		return 0
@@ -173,7 +173,7 @@ func proRata(total, part, whole int64) int64 {
 }
 
 // ownVnodes returns the names of all vnodes of this host: those that PBS knows, and those that
-// startup told it of.
+// startup reported.
 func (p *policy) ownVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode) []string {
 	names := map[string]bool{name: true}
 	for v := range known {
@@ -210,7 +210,7 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	stale, site := h.policy.othersVnodes(h.node(), req.Node, req.VnodeList, noted)
 	out.Vnodes = h.policy.vnodes(there, huge, req.Node, vntype, req.VnodeList, site)
 	maps.Copy(out.Vnodes, stale)
-	if len(req.VnodeList) == 0 { // not PBS's event
+	if len(req.VnodeList) == 0 { // the event is not from PBS
 		return nil
 	}
 	if err := h.kept.SetVnodes(toNote(out.Vnodes, req.Node, stale, noted)); err != nil {

@@ -20,14 +20,14 @@ import (
 //	fpga=1                                a device of the configuration
 //	blocks=1                              a part of the host
 //
-// exec_vnode has of these what PBS counts. PBS compares texts (gpu_model, gpu_mem, gpus) with the
-// vnode and leaves them out (openpbs scheduler, create_execvnode). So they are looked for in
-// schedselect too, whose chunks come in the same order.
+// exec_vnode has only those that PBS counts. PBS compares texts (gpu_model, gpu_mem, gpus) with the
+// vnode and leaves them out (openpbs scheduler, create_execvnode). So they are also looked up in
+// schedselect, whose chunks are in the same order.
 
-// wantsOf returns the devices that the chunks of this host ask for. here has their numbers, and
-// resources are those of configured devices. Equal wants are one with the sum. gpu_model and
-// gpu_mem without ngpus ask for no device: they chose the node. Errors are the job's and name
-// resource and value.
+// wantsOf returns the devices that the chunks of this host ask for. here has the indices of these
+// chunks, and resources are those of configured devices. Equal wants are added up. gpu_model and
+// gpu_mem without ngpus ask for no device: they only chose the node. Errors are the job's fault and
+// name the resource and its value.
 func wantsOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job, resources []string) ([]placement.Want, error) {
 	var asks []*gpuAsk
 	var sum wantSum
@@ -59,21 +59,21 @@ func wantsOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job, resources []
 	return sum.wants, nil
 }
 
-// mostWants is how many kinds of devices one job may want; it bounds the items of gpus too.
+// mostWants limits how many kinds of devices one job may want, and also the items of gpus.
 const mostWants = 64
 
-// wantSum collects wants.
+// wantSum adds up wants.
 type wantSum struct {
 	wants []placement.Want
 	at    map[string]int
 }
 
-// addCounts adds what one part of exec_vnode has, its GPUs to a.
+// addCounts adds the counts in one part of exec_vnode. Its GPUs go to a.
 func (s *wantSum) addCounts(resources map[string]string, configured []string, a *gpuAsk) error {
 	here, err := parseCount(resources["gpus"])
 	before, notCount := parseCount(a.texts["gpus"])
 	a.fill(resources)
-	if err == nil && notCount == nil { // PBS counts gpus: every vnode of the chunk has its part of them
+	if err == nil && notCount == nil { // PBS counts gpus, so each vnode of the chunk has its share
 		a.texts["gpus"] = strconv.Itoa(before + here)
 	}
 	n, err := countOf(resources, "ngpus")
@@ -96,8 +96,8 @@ func (s *wantSum) addCounts(resources map[string]string, configured []string, a 
 	return nil
 }
 
-// addGPUs adds what a asks for. If it has both ngpus and gpus, gpus says which of the ngpus they
-// are. The one item that has no count is the rest of them.
+// addGPUs adds the GPUs that a asks for. If it has both ngpus and gpus, gpus describes some of the
+// ngpus. If exactly one item has no count, it gets the rest.
 func (s *wantSum) addGPUs(a gpuAsk) error {
 	items, err := parseGPUs(a.texts["gpus"])
 	rest := a.ngpus
@@ -130,8 +130,8 @@ func (s *wantSum) addGPUs(a gpuAsk) error {
 	return s.add(w)
 }
 
-// counted gives each of items a count and returns what is left of ngpus, which is 0 where nobody
-// asked for any.
+// counted gives each item a count, and returns what is left of ngpus. That is 0 if the job did not
+// ask for ngpus.
 func counted(items []placement.Want, ngpus int) ([]placement.Want, int, error) {
 	sum, open := 0, 0
 	for _, w := range items {
@@ -163,7 +163,7 @@ func counted(items []placement.Want, ngpus int) ([]placement.Want, int, error) {
 	return items, ngpus - sum, nil
 }
 
-// add adds w to the want that is equal but for the count.
+// add adds w to the want that differs only in its count.
 func (s *wantSum) add(w placement.Want) error {
 	if w.Count == 0 {
 		return nil

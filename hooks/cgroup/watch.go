@@ -9,15 +9,15 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// watch is a goroutine that follows a job's memory and has its series drawn. The beat samples for
-// it.
+// watch is a goroutine that watches a job's memory and records its series. The beat takes the
+// samples.
 type watch struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
-	resized chan struct{} // holds one at most
+	resized chan struct{} // holds at most one
 }
 
-// watch starts following a job unless it is followed already. The caller has the job's turn.
+// watch starts watching a job unless it is already watched. The caller holds the job's turn.
 func (h *hook) watch(j *cgroup.Job) {
 	c := h.chartOf(j)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -49,10 +49,10 @@ func (h *hook) watch(j *cgroup.Job) {
 	}()
 }
 
-// watchAgain is when a watch that failed is taken up again.
+// watchAgain is how long to wait before a failed watch is started again.
 const watchAgain = 2 * time.Minute
 
-// follow watches the job until ctx ends, or until its cgroup is gone, and then ends it.
+// follow watches the job until ctx ends or its cgroup is gone. In the latter case it calls end.
 func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job, c *chart) {
 	for failed := false; ; failed = true {
 		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) }, c.see)
@@ -73,7 +73,7 @@ func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job
 	}
 }
 
-// resized has what enforces the job's bounds read them anew.
+// resized makes the sampler read the job's bounds again.
 func (h *hook) resized(id string) {
 	if w := h.watchOf(id); w != nil {
 		select {
@@ -83,15 +83,15 @@ func (h *hook) resized(id string) {
 	}
 }
 
-// stopWatch has the job's watch end soon: it may be in the middle of a system call that takes
-// milliseconds.
+// stopWatch asks the job's watch to end soon. It does not wait, because the watch may be in a
+// system call that takes milliseconds.
 func (h *hook) stopWatch(id string) {
 	if w := h.watchOf(id); w != nil {
 		w.cancel()
 	}
 }
 
-// unwatch stops following the job and waits until nothing holds its files any more.
+// unwatch stops watching the job and waits until none of its files is open any more.
 func (h *hook) unwatch(id string) {
 	if w := h.watchOf(id); w != nil {
 		w.cancel()
@@ -99,7 +99,7 @@ func (h *hook) unwatch(id string) {
 	}
 }
 
-// watchOf returns the job's watch, nil without one.
+// watchOf returns the job's watch, or nil.
 func (h *hook) watchOf(id string) (w *watch) {
 	h.with(id, func(e *job) { w = e.watch })
 	return w
