@@ -2,40 +2,40 @@ package cgroup
 
 import "slices"
 
-// controller is what a job has of one of the kernel's controllers, in both versions. A new
-// controller is a value of this type in a file of its own, and a line in controllers. A field that
-// is nil or empty is what the controller does not have.
+// controller describes one of the kernel's controllers in both versions. To add one, put a value of
+// this type in a new file and a line in controllers. A nil or empty field means that the controller
+// does not have that feature.
 type controller struct {
-	name string // the kernel's
+	name string // in the kernel
 
-	// v1 and v2 are the interface files of limits, in the order of writing.
+	// v1 and v2 are the interface files for limits, in the order of writing.
 	v1, v2 []knob
-	// named returns further knobs, a set for each thing that one of the limits names.
+	// named returns further knobs, for example a set for each device that a limit names.
 	named func(v2 bool, limits ...*Limits) []knob
-	// around adds to the plan of one version what has to surround its writes.
+	// around adds writes before and after those of one version's plan.
 	around func(v2 bool, from, to *Limits, plan []write) []write
-	// read adds the limits in force that are in no knob.
+	// read adds the limits in force that no knob reads.
 	read func(d directory, l *Limits) error
 
 	// asked reports whether the limits need the controller.
 	asked func(l *Limits) bool
-	// check fills in what follows from the limits. The result is an error if they contradict each
-	// other, and ErrUnsupported if this node cannot have them.
+	// check fills in limits that follow from the others. It fails if the limits contradict each
+	// other, or with ErrUnsupported if this node does not support them.
 	check func(j *Job, l *Limits) error
 
-	// usage reads what the job has used. The directory of r is the job's.
+	// usage reads what the job has used. r reads the job's directory.
 	usage func(r *reader, u *Usage)
 
-	// features are names for Tree.Has and the interface files that show them.
+	// features are names for Tree.Has and the interface files whose existence shows them.
 	features map[string]files
 }
 
-// files are the interface file of v1 and the one of v2 for one thing; "" is none.
+// files are the interface files of v1 and v2 for the same purpose. "" means that there is none.
 type files struct{ v1, v2 string }
 
-// controllers holds the controllers that a job gets a directory of, in the order in which they are
-// used everywhere. Memory is the first, since the job's marks are kept there. The table is filled
-// by init because checks of controllers use it.
+// controllers holds the controllers that every job gets a directory in, in the order in which they
+// are always used. Memory comes first, since the job's marks are stored there. init fills the
+// table, because checks of controllers refer to it.
 var controllers []*controller
 
 func init() {
@@ -52,11 +52,12 @@ func init() {
 	}
 }
 
-// placing holds the controllers that a job gets a directory of only if Options.Controllers names
-// them. They have no limits of ours and only hold a job's processes, so that others know them.
+// placing holds the controllers that a job gets a directory in only if Options.Controllers names
+// them. They have no limits here. They only hold a job's processes, so that other programs can
+// recognize them.
 var placing = []string{"blkio", "net_cls", "net_prio", "perf_event", "rdma"}
 
-// controllerNames returns the names of controllers, and then of placing.
+// controllerNames returns the names of controllers, followed by placing.
 func controllerNames() []string {
 	names := make([]string, 0, len(controllers)+len(placing))
 	for _, c := range controllers {
@@ -65,15 +66,15 @@ func controllerNames() []string {
 	return append(names, placing...)
 }
 
-// known returns the controllers that are in names, in the order of controllerNames. A controller of
-// placing has to be in asked, too.
+// known returns the controllers in names, in the order of controllerNames. A controller of placing
+// must also be in asked.
 func known(names, asked []string) []string {
 	return slices.DeleteFunc(controllerNames(), func(c string) bool {
 		return !slices.Contains(names, c) || slices.Contains(placing, c) && !slices.Contains(asked, c)
 	})
 }
 
-// knobs returns the controller's knobs of one version that do not depend on the limits.
+// knobs returns the controller's fixed knobs of one version, which do not depend on the limits.
 func (c *controller) knobs(v2 bool) []knob {
 	if v2 {
 		return c.v2
@@ -81,7 +82,7 @@ func (c *controller) knobs(v2 bool) []knob {
 	return c.v1
 }
 
-// writes lists what turns from into to in one version.
+// writes lists the writes that change from into to in one version.
 func (c *controller) writes(v2 bool, from, to *Limits) []write {
 	knobs := c.knobs(v2)
 	if c.named != nil {

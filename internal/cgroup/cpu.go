@@ -12,8 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// cpuController shares out and bounds cpu time (scheduler/sched-bwc.rst; cgroup-v2.rst, "CPU"). On
-// v1 the period is there before the quota.
+// cpuController divides and limits cpu time (scheduler/sched-bwc.rst; cgroup-v2.rst, "CPU"). On v1
+// the period is written before the quota.
 var cpuController = controller{
 	name: "cpu",
 	v1: []knob{
@@ -99,19 +99,18 @@ var cpuController = controller{
 	asked: func(l *Limits) bool { return l.CPUShares != 0 || l.Quota != 0 },
 	check: checkCPU,
 	usage: func(r *reader, u *Usage) {
-		if !r.dir.h.v2 { // v2 has it beside the cpu time, see readCPUTime
+		if !r.dir.h.v2 { // v2 has it in the file of the cpu time, see readCPUTime
 			u.Throttled = duration(field(r.keyed(cpuStat), "throttled_time"), time.Nanosecond)
 		}
 	},
 }
 
-// cpuacctController counts cpu time on v1. On v2 every cgroup counts it, whatever its controllers.
+// cpuacctController counts cpu time on v1. On v2 every cgroup counts it, regardless of controllers.
 var cpuacctController = controller{
 	name: "cpuacct",
 	usage: func(r *reader, u *Usage) {
 		u.CPU = duration(r.number(cpuacctUsage), time.Nanosecond)
-		// Unlike cpuacct.usage_user and _sys, which count ticks, these are scaled to what was
-		// really used.
+		// Unlike cpuacct.usage_user and _sys, which count ticks, these are scaled to actual use.
 		m := r.keyed("cpuacct.stat")
 		u.User = duration(field(m, "user"), time.Second/userHZ)
 		u.System = duration(field(m, "system"), time.Second/userHZ)
@@ -128,8 +127,8 @@ const (
 	cpuStat      = "cpu.stat"
 )
 
-// userHZ is the unit of cpuacct.stat, a part of the kernel's interface on every architecture that
-// Go runs on.
+// userHZ is the unit of cpuacct.stat. It is part of the kernel's interface on every architecture
+// that Go runs on.
 const userHZ = 100
 
 // MIN_SHARES and MAX_SHARES of kernel/sched/sched.h.
@@ -144,10 +143,10 @@ const (
 	defaultPeriod = 100 * time.Millisecond
 )
 
-// weight turns cpu.shares of v1 into cpu.weight of v2: in proportion, default to default, within 1
-// to 10000. The relation is the kernel's own (sched_weight_to_cgroup in kernel/sched/sched.h) and
-// systemd's, so two jobs share a cpu as their numbers stand to each other. runc maps the whole
-// range onto the other, which makes v1's default a 39th.
+// weight converts cpu.shares of v1 to cpu.weight of v2: proportionally, default to default, within
+// 1 to 10000. The kernel (sched_weight_to_cgroup in kernel/sched/sched.h) and systemd convert the
+// same way, so the ratio between two jobs stays the same. runc maps one range onto the other, which
+// turns v1's default into 39.
 func weight(shares uint64) uint64 {
 	return min(max((shares*weightDefault+sharesDefault/2)/sharesDefault, 1), 10000)
 }
@@ -167,7 +166,7 @@ func checkCPU(_ *Job, l *Limits) error {
 	return nil
 }
 
-// readCPUTime reads the cpu time of a v2 directory.
+// readCPUTime reads the cpu time in a v2 directory.
 func (r *reader) readCPUTime(u *Usage) {
 	m := r.keyed(cpuStat)
 	u.CPU = duration(field(m, "usage_usec"), time.Microsecond)
@@ -178,8 +177,8 @@ func (r *reader) readCPUTime(u *Usage) {
 	}
 }
 
-// CPUTime returns the cpu time that the job has used, processes that have ended included. CPUTime
-// fails with ErrNotFound when the job has no cgroup, and with ErrUnsupported if nothing counts.
+// CPUTime returns the cpu time that the job has used, including processes that have ended. It fails
+// with ErrNotFound if the job has no cgroup, and with ErrUnsupported if nothing counts it.
 func (j *Job) CPUTime() (time.Duration, error) {
 	if d, ok := j.with("cpuacct"); ok {
 		ns, err := d.Uint(cpuacctUsage)
@@ -204,9 +203,9 @@ func (j *Job) CPUTime() (time.Duration, error) {
 	return *used, nil
 }
 
-// Quota returns how many cpus' time all jobs together may use, by the quotas of the cgroups that
-// they are in. limited is false if there is none, and if jobs have no cpu controller. On v1 no job
-// can have a greater quota (kernel/sched/core.c, tg_cfs_schedulable_down).
+// Quota returns the cpu time for all jobs together, in cpus, as limited by the cgroups above them.
+// limited is false if there is no quota or no cpu controller. On v1 no job can have a greater quota
+// (kernel/sched/core.c, tg_cfs_schedulable_down).
 func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 	h := t.with("cpu")
 	if h == nil {
@@ -225,11 +224,11 @@ func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 	return cpus, limited, nil
 }
 
-// quotaOf returns how many cpus' time the quota of a directory allows. limited is false without a
-// quota, and where the directory has no such files.
+// quotaOf returns the cpu time that a directory's quota allows, in cpus. limited is false without a
+// quota, and if the directory has no such files.
 func quotaOf(files *kernfs.FS, dir string, v2 bool) (cpus float64, limited bool, err error) {
 	var l Limits
-	for _, k := range slices.Backward(cpuController.knobs(v2)) { // v1 has the quota in the last
+	for _, k := range slices.Backward(cpuController.knobs(v2)) { // on v1 the quota is in the last file
 		if k.file == cpuShares || k.file == cpuWeight {
 			continue
 		}
@@ -243,7 +242,7 @@ func quotaOf(files *kernfs.FS, dir string, v2 bool) (cpus float64, limited bool,
 		if err != nil {
 			return 0, false, err
 		}
-		if l.Quota == 0 { // and no period counts
+		if l.Quota == 0 { // then the period does not matter
 			break
 		}
 	}

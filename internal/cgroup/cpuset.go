@@ -11,8 +11,8 @@ import (
 )
 
 // cpusetController gives a job cpus and NUMA nodes (cgroup-v1/cpusets.rst; cgroup-v2.rst,
-// "Cpuset"). The kernel accepts a v2 cpuset that cannot be had and does not put it in force. So a
-// v2 cpuset is read back from the file of what is effective.
+// "Cpuset"). The kernel accepts a v2 cpuset that it cannot provide, and does not apply it. So on v2
+// the effective cpuset is read back.
 var cpusetController = controller{
 	name: "cpuset",
 	v1: []knob{
@@ -49,7 +49,7 @@ const (
 func cpusOf(l *Limits) *kernfs.IDSet { return &l.CPUs }
 func memsOf(l *Limits) *kernfs.IDSet { return &l.Mems }
 
-// idSet is a knob of cpus or NUMA nodes.
+// idSet is a knob for cpus or NUMA nodes.
 func idSet(k knob, at func(*Limits) *kernfs.IDSet) knob {
 	k.format = asSet
 	k.get = func(l *Limits) string { return at(l).String() }
@@ -60,7 +60,7 @@ func idSet(k knob, at func(*Limits) *kernfs.IDSet) knob {
 	return k
 }
 
-// cpusetFlag is a knob that only a job with a cpuset of its own can have.
+// cpusetFlag is a knob that applies only to jobs with cpus.
 func cpusetFlag(file string, at func(*Limits) *bool) knob {
 	return knob{
 		file: file, detail: true, none: "0",
@@ -77,11 +77,11 @@ func cpusetFlag(file string, at func(*Limits) *bool) knob {
 	}
 }
 
-// migrateKnob is cpuset.memory_migrate of v1, which is no limit. The job's memory moves along only
-// if the flag is on while the nodes change. On v2 it always does.
+// migrateKnob is cpuset.memory_migrate of v1, which is not a limit. The job's memory moves along
+// only if the flag is on while the nodes change. On v2 it always moves.
 var migrateKnob = knob{file: "cpuset.memory_migrate"}
 
-// migrate surrounds a change of NUMA nodes on v1.
+// migrate turns the flag on and off around a change of NUMA nodes on v1.
 func migrate(from *Limits, plan []write) []write {
 	mems := slices.IndexFunc(plan, func(w write) bool { return w.File == cpusetMems })
 	if mems < 0 || from == nil {
@@ -94,9 +94,9 @@ func migrate(from *Limits, plan []write) []write {
 	return slices.Insert(plan, mems, flag("1", "0"))
 }
 
-// fillMems gives a v1 cpuset that names no NUMA nodes those of the parent, since v1 needs some. A
-// job without cpus of its own may still have a cpuset directory, because cpuset is mounted together
-// with other controllers. fillMems fills that as well.
+// fillMems completes a v1 cpuset, which must have NUMA nodes: without any, it gets the parent's. A
+// job without cpus may still have a cpuset directory, because cpuset is mounted together with other
+// controllers. fillMems also fills that one.
 func (j *Job) fillMems(l *Limits) error {
 	d, ok := j.with("cpuset")
 	if !ok || d.h.v2 {
@@ -120,14 +120,14 @@ func (j *Job) fillMems(l *Limits) error {
 	return nil
 }
 
-// CPUs returns the cpus that jobs may run on: those of the parent of all jobs. CPUs fails with
-// ErrUnsupported without a cpuset controller.
+// CPUs returns the cpus that jobs may run on, which are those of their parent. It fails with
+// ErrUnsupported if there is no cpuset controller.
 func (t *Tree) CPUs() (kernfs.IDSet, error) {
 	return t.cpuset(cpusetCPUs, "cpuset.effective_cpus", effectiveCPUs)
 }
 
-// Mems returns the NUMA nodes that jobs may have memory on. Mems fails with ErrUnsupported without
-// a cpuset controller.
+// Mems returns the NUMA nodes that jobs may have memory on. It fails with ErrUnsupported if there
+// is no cpuset controller.
 func (t *Tree) Mems() (kernfs.IDSet, error) {
 	return t.cpuset(cpusetMems, "cpuset.effective_mems", effectiveMems)
 }
@@ -141,7 +141,7 @@ func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
 	if h.v2 {
 		files = []string{v2}
 	}
-	// The parent of the jobs may not be there yet, and on v1 not be filled.
+	// The parent of the jobs may not exist yet, or may not be filled on v1.
 	for _, dir := range []*kernfs.FS{h.jobs, h.mount} {
 		for _, file := range files {
 			set, err := dir.IDSet(file)
@@ -155,8 +155,8 @@ func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
 		configured, h.mount.Path("."), strings.Join(files, " or "))
 }
 
-// inheritSets fills the empty sets of a v1 directory from its parent's: a v1 cpuset without cpus or
-// mems accepts no task (ENOSPC).
+// inheritSets copies empty sets of a v1 directory from its parent. A v1 cpuset without cpus or mems
+// accepts no task (ENOSPC).
 func inheritSets(dir, above *kernfs.FS) error {
 	for _, file := range []string{cpusetCPUs, cpusetMems} {
 		set, err := dir.IDSet(file)

@@ -12,13 +12,13 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// keeper is the child of the unit that its own process is in: a v2 cgroup that passes controllers
-// down holds none itself. systemd 254 and newer starts it there (DelegateSubgroup=); before that it
-// is moved.
+// keeper is the child of the unit that contains the unit's process, because a v2 cgroup that passes
+// down controllers cannot contain processes. systemd 254 and newer starts the process there
+// (DelegateSubgroup=). With older versions it is moved there.
 const keeper = "keeper"
 
-// prepareV2 makes the unit and the jobs' parent and passes down to the jobs what controllers there
-// are.
+// prepareV2 creates the unit and the jobs' parent, and passes the available controllers down to the
+// jobs.
 func (h *hierarchy) prepareV2() error {
 	if err := h.enableInRoot(); err != nil {
 		return err
@@ -51,12 +51,12 @@ func (h *hierarchy) prepareV2() error {
 	return nil
 }
 
-// invocation is the extended attribute of a unit's cgroup by which systemd knows it for its own
-// (since version 232).
+// invocation is the extended attribute by which systemd recognizes a unit's cgroup (since version
+// 232).
 const invocation = "trusted.invocation_id"
 
-// NotSystemds returns the parent of all jobs in the v2 tree if systemd is to make that and somebody
-// else has; "" otherwise. Such a parent has only the controllers that happen to be in the root's
+// NotSystemds returns the parent of all jobs in the v2 tree if systemd should have created it but
+// did not, otherwise "". Such a parent has only the controllers that happen to be in the root's
 // cgroup.subtree_control.
 func (t *Tree) NotSystemds() string {
 	h := t.v2
@@ -69,8 +69,8 @@ func (t *Tree) NotSystemds() string {
 	return h.mount.Path(h.unit)
 }
 
-// enableInRoot enables in the root of the tree what the configuration names beyond what the init
-// system does. Controllers that are enabled already are left alone.
+// enableInRoot enables the controllers from the configuration in the root of the tree, in addition
+// to those that the init system enabled. It leaves enabled controllers alone.
 func (h *hierarchy) enableInRoot() error {
 	if len(h.enable)+len(h.enableIfThere) == 0 {
 		return nil
@@ -89,7 +89,8 @@ func (h *hierarchy) enableInRoot() error {
 		return !slices.Contains(there, c)
 	})
 	err = enable(h.mount, want)
-	// Only the root of all has no type, and may have processes beside its children.
+	// Only the root of the whole hierarchy has no cgroup.type, and may have processes beside its
+	// children.
 	if errors.Is(err, unix.EBUSY) && h.mount.Exists("cgroup.type") {
 		return fmt.Errorf("%w: what is mounted here is not the root of the tree "+
 			"but the cgroup of a container, with processes in it", err)
@@ -97,8 +98,8 @@ func (h *hierarchy) enableInRoot() error {
 	return err
 }
 
-// pass has dir's children get the controllers that dir has and jobs get. Before that, empty sees to
-// it that no process is in dir.
+// pass gives dir's children the controllers that dir has and jobs use. First, empty makes sure that
+// no process is in dir.
 func (h *hierarchy) pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 	there, err := words(dir, "cgroup.controllers")
 	if err != nil {
@@ -117,14 +118,14 @@ func (h *hierarchy) pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 			return err
 		}
 		err := enable(dir, want)
-		// A process that was starting when it was moved may have put itself back.
+		// A process that was just starting when it was moved may be back.
 		if !errors.Is(err, unix.EBUSY) || tries == 3 {
 			return err
 		}
 	}
 }
 
-// enable passes controllers on to the children of dir, one by one, so that an error names the
+// enable passes controllers down to the children of dir, one at a time so that an error names the
 // culprit.
 func enable(dir *kernfs.FS, controllers []string) error {
 	const file = "cgroup.subtree_control"
@@ -143,8 +144,8 @@ func enable(dir *kernfs.FS, controllers []string) error {
 	return nil
 }
 
-// vacate moves the unit's own processes to its keeper. None of them is a job's: each is held while
-// it is found in the unit itself.
+// vacate moves the unit's processes to its keeper. None of them belongs to a job: each is held and
+// checked to be in the unit itself.
 func (h *hierarchy) vacate(unit *kernfs.FS) error {
 	pids, err := words(unit, "cgroup.procs")
 	if err != nil || len(pids) == 0 {
@@ -173,7 +174,7 @@ func (h *hierarchy) vacate(unit *kernfs.FS) error {
 	return nil
 }
 
-// vacateOne moves one process of the unit itself.
+// vacateOne moves one process out of the unit itself.
 func (h *hierarchy) vacateOne(unit, home *kernfs.FS, pid int) error {
 	p, alive, err := holdProcess(pid, h.signal)
 	if err != nil || !alive {
@@ -190,7 +191,7 @@ func (h *hierarchy) vacateOne(unit, home *kernfs.FS, pid int) error {
 	return nil
 }
 
-// vacant refuses processes that somebody put beside the jobs: they are not ours to move.
+// vacant fails if somebody put processes beside the jobs, since we must not move them.
 func vacant(dir *kernfs.FS) error {
 	pids, err := words(dir, "cgroup.procs")
 	if err != nil || len(pids) == 0 {

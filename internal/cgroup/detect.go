@@ -13,10 +13,9 @@ import (
 const defaultPrefix = "pbs_jobs"
 
 // Detect finds the node's cgroup hierarchies in the mount table of the calling process and decides
-// what is v1 and what is v2. Detect makes nothing. An error says that no cgroup file system is
-// mounted where jobs' cgroups can be.
+// which are v1 and v2. It creates nothing. It fails if no suitable cgroup file system is mounted.
 //
-// containerd/cgroups looks at /sys/fs/cgroup alone, and takes a node without any cgroup mount for
+// containerd/cgroups looks only at /sys/fs/cgroup, and mistakes a node without any cgroup mount for
 // one with v1 (utils.go:54).
 func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	if opt.Prefix == "" {
@@ -45,7 +44,7 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	}
 	t := &Tree{proc: roots.Proc, signal: opt.Signal}
 	hybrid := slices.ContainsFunc(chosen, func(m Mount) bool { return !m.V2 && !m.onlyPlaces() })
-	if hybrid { // what the v2 tree does not have may be on v1
+	if hybrid { // what the v2 tree lacks may be on v1
 		opt.Enable, opt.EnableIfThere = nil, slices.Concat(opt.Enable, opt.EnableIfThere)
 	}
 	for _, m := range chosen {
@@ -71,7 +70,8 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 }
 
 // stillThere returns the controllers of placing whose v1 hierarchies have a parent of jobs. Jobs
-// that began while the configuration named them are there, and have to be removed from there.
+// that began while the configuration named these controllers are still in there and must be
+// removed.
 func stillThere(base *kernfs.FS, mounts []Mount, prefix string) []string {
 	var list []string
 	for _, m := range mounts {
@@ -83,17 +83,17 @@ func stillThere(base *kernfs.FS, mounts []Mount, prefix string) []string {
 	return list
 }
 
-// onlyPlaces reports whether none of controllers is mounted there.
+// onlyPlaces reports whether the mount has controllers of placing but none of controllers.
 func (m Mount) onlyPlaces() bool {
 	return len(known(m.controllers, nil)) == 0 && len(known(m.controllers, placing)) > 0
 }
 
 const systemdHierarchy = "name=systemd"
 
-// systemdMount returns systemd's own v1 hierarchy, nil without one. If there is no v2 tree, a job
-// is to be in its unit there, too. systemd goes by this hierarchy when it kills a unit. systemd
-// also sorts a unit's processes into the controllers by it (cg_migrate_v1_controllers), and would
-// take away those that count as pbs_mom's or a login's.
+// systemdMount returns systemd's v1 hierarchy, or nil. If there is no v2 tree, jobs must be in
+// their unit there too. systemd uses this hierarchy to kill a unit. It also assigns a unit's
+// processes to controllers by it (cg_migrate_v1_controllers). So it would take away processes that
+// seem to belong to pbs_mom or a login.
 func systemdMount(mounts []Mount, base string) *Mount {
 	for _, m := range mounts {
 		if !m.V2 && within(m.Point, base) && slices.Contains(m.controllers, systemdHierarchy) {
@@ -103,7 +103,7 @@ func systemdMount(mounts []Mount, base string) *Mount {
 	return nil
 }
 
-// mountDir returns root, or what replaces it.
+// mountDir returns root, or the directory that replaces it.
 func mountDir(root *kernfs.FS, dir string) (*kernfs.FS, error) {
 	at := root.Path(".")
 	switch {
@@ -143,14 +143,14 @@ func newHierarchy(base *kernfs.FS, m Mount, opt Options) (*hierarchy, error) {
 	return h, err
 }
 
-// systemdControllers are those that systemd passes down to a unit with Delegate=yes (CGROUP_MASK_V2
-// in systemd's basic/cgroup-util.h). systemd enables them in the root of the v2 tree as well.
-// Others are left alone by systemd.
+// systemdControllers are the controllers that systemd passes down to a unit with Delegate=yes
+// (CGROUP_MASK_V2 in systemd's basic/cgroup-util.h). systemd also enables them in the root of the
+// v2 tree. It leaves others alone.
 var systemdControllers = []string{"cpu", "cpuset", "io", "memory", "pids"}
 
-// expected returns the controllers that jobs of the v2 tree will have once Prepare has run. These
-// are the ones that the root passes to its children and those that Prepare enables there. Before
-// systemd has started a delegated unit, the ones that systemd will pass down come to them.
+// expected returns the controllers that jobs in the v2 tree will have after Prepare. These are the
+// ones that the root passes to its children and the ones that Prepare enables there. If systemd has
+// not started the delegated unit yet, they include the ones that systemd will pass down.
 func (h *hierarchy) expected() ([]string, error) {
 	there, err := words(h.mount, "cgroup.controllers")
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *hierarchy) expected() ([]string, error) {
 	return known(slices.DeleteFunc(passed, func(c string) bool { return !slices.Contains(there, c) }), h.asked), nil
 }
 
-// words reads a file that is a list of words.
+// words reads a file that contains a list of words.
 func words(dir *kernfs.FS, file string) ([]string, error) {
 	b, err := dir.ReadFile(file)
 	if err != nil {
@@ -176,14 +176,14 @@ func words(dir *kernfs.FS, file string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// choose picks the hierarchies to use from the mount table, and only below base. If one thing is
-// mounted several times, choose takes the mount with the shortest path. Hierarchies that only place
-// processes come last, after the v2 tree.
+// choose picks the hierarchies to use from the mount table, only below base. If one is mounted
+// several times, the mount with the shortest path is used. Hierarchies that only place processes
+// come last, after the v2 tree.
 func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 	mode := opt.Mode
 	var v2 *Mount
 	v1 := map[string]*Mount{}      // by controller
-	outside := map[string]string{} // by controller, "" for the v2 tree
+	outside := map[string]string{} // by controller, or "" for the v2 tree
 	better := func(m, than *Mount) bool { return than == nil || len(m.Point) < len(than.Point) }
 	for i := range mounts {
 		m := &mounts[i]
@@ -220,7 +220,7 @@ func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 				c, point, base)
 		}
 	}
-	if point, ok := outside[""]; ok && len(chosen) == 0 { // beside v1 it is of use, not needed
+	if point, ok := outside[""]; ok && len(chosen) == 0 { // beside v1 it is useful but not needed
 		return nil, fmt.Errorf("the cgroup2 tree is mounted on %s, outside of %s: name it as the mount", point, base)
 	}
 	if len(chosen) == 0 || chosen[0].onlyPlaces() {
@@ -229,7 +229,7 @@ func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 	return chosen, nil
 }
 
-// inOrder returns each hierarchy once, with those of its controllers that were chosen in it.
+// inOrder returns each hierarchy once, with the controllers that were chosen in it.
 func inOrder(v1 map[string]*Mount) []Mount {
 	var list []Mount
 	for _, c := range controllerNames() {

@@ -6,10 +6,10 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// entrance is the directory that the job's tasks go to in a hierarchy. Mostly that is the job's
-// own. For a cpuset that the job does not have it is the parent of all jobs (PBS's rule for
-// ncpus=0). The parent it is also for a job that began before jobs were in a hierarchy: systemd's,
-// or one that only places processes. In the v2 tree it is main for a job that was split.
+// entrance returns the directory that the job's tasks enter in a hierarchy. Usually that is the
+// job's directory. If the job has no cpuset directory it is the parent of all jobs (PBS's rule for
+// ncpus=0). The same holds if the job began before jobs used the hierarchy, which may be systemd's
+// or one that only places processes. In the v2 tree of a job that was split, it is main.
 func (j *Job) entrance(i int) *kernfs.FS {
 	d := j.dirs[i]
 	if j.split && d.h.v2 && j.tree.hasSubgroups(d.h) {
@@ -23,11 +23,11 @@ func (j *Job) entrance(i int) *kernfs.FS {
 	return d.h.jobs
 }
 
-// left reports whether the hierarchy is none of the job's: see hierarchy.leaving.
+// left reports whether the job does not use the hierarchy: see hierarchy.leaving.
 func (j *Job) left(i int) bool { return j.dirs[i].h.leaving && !j.dirs[i].Exists(".") }
 
-// mayLack reports whether the job may be without its directory in a hierarchy: its tasks are in the
-// parent of all jobs then.
+// mayLack reports whether the job may have no directory in a hierarchy. Its tasks are in the parent
+// of all jobs then.
 func (j *Job) mayLack(i int) bool {
 	h := j.dirs[i].h
 	return j.optional(i) || h.has(systemdHierarchy) ||

@@ -11,12 +11,11 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// events is the file in which a v2 cgroup says whether it has processes and whether they are
-// frozen.
+// events is the file that says whether a v2 cgroup has processes and whether they are frozen.
 const events = "cgroup.events"
 
-// await waits until key in d's cgroup.events is want. The kernel wakes it. An error is ctx's when
-// that ends first, and one that is gone when the cgroup is removed.
+// await waits until key in d's cgroup.events has the value want. The kernel wakes it up. If ctx
+// ends first, it returns ctx's error. If the cgroup is removed, gone(err) is true.
 func (d directory) await(ctx context.Context, key string, want uint64) error {
 	w, err := d.Watch(events)
 	if err != nil {
@@ -41,8 +40,8 @@ func (d directory) await(ctx context.Context, key string, want uint64) error {
 	}
 }
 
-// Wait waits until the job has no processes. A job without a cgroup has none. When ctx ends first
-// it fails with ErrNotEmpty and ctx's error.
+// Wait waits until the job has no processes or no cgroup. If ctx ends first, it fails with
+// ErrNotEmpty and ctx's error.
 func (j *Job) Wait(ctx context.Context) error {
 	if d, ok := j.v2(); ok {
 		if err := d.await(ctx, "populated", 0); err != nil && !gone(err) {
@@ -57,7 +56,7 @@ func (j *Job) Wait(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// v1 announces nothing, but each process does.
+		// v1 sends no events, but the end of a process can be awaited.
 		processes, err := j.hold(pids[:min(len(pids), maxHeld())])
 		if err == nil {
 			processes.wait(ctx)
@@ -66,13 +65,13 @@ func (j *Job) Wait(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := sleep(ctx, time.Millisecond); err != nil { // what has ended may be listed a moment longer
+		if err := sleep(ctx, time.Millisecond); err != nil { // an ended process may stay listed a moment longer
 			return j.notEmpty(ctx, err)
 		}
 	}
 }
 
-// notEmpty names the processes that are left when waiting for their end was in vain.
+// notEmpty names the remaining processes if ctx has ended.
 func (j *Job) notEmpty(ctx context.Context, cause error) error {
 	if ctx.Err() == nil {
 		return cause
@@ -84,7 +83,7 @@ func (j *Job) notEmpty(ctx context.Context, cause error) error {
 	return fmt.Errorf("job %s: %w: %s: %w", j.id, ErrNotEmpty, j.tree.list(pids), cause)
 }
 
-// list describes some processes.
+// list describes the first processes.
 func (t *Tree) list(pids []int) string {
 	var names []string
 	for _, pid := range pids {
@@ -97,8 +96,8 @@ func (t *Tree) list(pids []int) string {
 	return strings.Join(names, ", ")
 }
 
-// describe is a process as `12 (comm) D`. D is a process that the kernel does not let go of. A
-// process that is held by ptrace is `12 (comm) t, traced by 13 (comm) of uid 0`.
+// describe formats a process as `12 (comm) D`, where D means that the kernel holds it. A traced
+// process is `12 (comm) t, traced by 13 (comm) of uid 0`.
 func (t *Tree) describe(pid int) string {
 	p, err := proc.Read(t.proc, pid)
 	if err != nil {

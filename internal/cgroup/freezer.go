@@ -10,11 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Suspend stops every process of the job and waits until all have stopped. No signal is sent and no
-// process sees it. When ctx ends first Suspend fails, but the job stays freezing. A process that
-// the kernel holds (state D) stops as soon as the kernel lets go of it. A process that enters the
-// job later stops as it enters. The error names what has not stopped. Thaw ends a suspension.
-// Suspend is idempotent.
+// Suspend stops every process of the job and waits until all have stopped. It sends no signal, and
+// no process notices. If ctx ends first, Suspend fails and names the processes that have not
+// stopped, but the job keeps freezing. A process in the kernel (state D) stops when it leaves the
+// kernel. A process that joins the job later stops when it joins. Thaw ends a suspension. Suspend
+// is idempotent.
 func (j *Job) Suspend(ctx context.Context) error {
 	err := j.setFrozen(ctx, true)
 	if err == nil {
@@ -26,7 +26,7 @@ func (j *Job) Suspend(ctx context.Context) error {
 	return fmt.Errorf("suspend job %s: %w", j.id, j.found(err))
 }
 
-// Thaw lets the job's processes go on and waits until none is frozen. Thaw is idempotent.
+// Thaw lets the job's processes continue and waits until none is frozen. It is idempotent.
 func (j *Job) Thaw(ctx context.Context) error {
 	if err := j.setFrozen(ctx, false); err != nil {
 		return fmt.Errorf("thaw job %s: %w", j.id, j.found(err))
@@ -54,8 +54,8 @@ func (j *Job) setFrozen(ctx context.Context, frozen bool) error {
 	return d.awaitState(ctx, state(frozen))
 }
 
-// writeFrozen asks for a state without waiting for it. The v2 freezer is preferred: what it froze
-// can be killed.
+// writeFrozen requests a state without waiting for it. It prefers the v2 freezer, because processes
+// frozen there can be killed.
 func (j *Job) writeFrozen(frozen bool) error {
 	if d, ok := j.freezesV2(); ok {
 		value := "0"
@@ -71,7 +71,7 @@ func (j *Job) writeFrozen(frozen bool) error {
 	return d.Write(freezerFile, state(frozen))
 }
 
-// freezesV2 returns the v2 directory if the kernel freezes there, which it does since Linux 5.2.
+// freezesV2 returns the v2 directory if the kernel can freeze there, which it can since Linux 5.2.
 func (j *Job) freezesV2() (directory, bool) {
 	d, ok := j.v2()
 	if !ok {
@@ -81,7 +81,7 @@ func (j *Job) freezesV2() (directory, bool) {
 	return d, !hasV1 || d.Exists(freezeFile)
 }
 
-// state is how freezer.state spells it.
+// state returns the value for freezer.state.
 func state(frozen bool) string {
 	if frozen {
 		return "FROZEN"
@@ -89,8 +89,8 @@ func state(frozen bool) string {
 	return "THAWED"
 }
 
-// awaitState waits for freezer.state by asking at growing intervals. The kernel brings the file up
-// to date only when it is read, and announces nothing (cgroup-v1/freezer-subsystem.rst).
+// awaitState polls freezer.state at growing intervals. The kernel updates the file only when it is
+// read, and sends no events (cgroup-v1/freezer-subsystem.rst).
 func (d directory) awaitState(ctx context.Context, want string) error {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		b, err := d.ReadFile(freezerFile)
@@ -106,8 +106,9 @@ func (d directory) awaitState(ctx context.Context, want string) error {
 	}
 }
 
-// moving describes the processes of the job that run or are in the kernel, among which are those
-// that have not frozen. The v2 freezer has a process sleep (S), the one of v1 shows it as D.
+// moving describes the processes of the job that are running or in the kernel. The ones that have
+// not frozen are among them. A process frozen by v2 is shown as sleeping (S), one frozen by v1 as
+// D.
 func (j *Job) moving() string {
 	pids, err := j.Processes()
 	if err != nil {
@@ -120,8 +121,8 @@ func (j *Job) moving() string {
 	return "not stopped: " + j.tree.list(pids)
 }
 
-// Frozen reports whether the job is frozen or about to be, whoever asked for it. Frozen fails with
-// ErrUnsupported if the kernel has no freezer and with ErrNotFound when the job has no cgroup.
+// Frozen reports whether the job is frozen or about to be, no matter who asked for it. It fails
+// with ErrUnsupported if the kernel has no freezer and with ErrNotFound if the job has no cgroup.
 func (j *Job) Frozen() (bool, error) {
 	d, ok := j.freezesV2()
 	file, thawed := freezeFile, "0"

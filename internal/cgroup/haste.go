@@ -8,20 +8,21 @@ import (
 	"strconv"
 )
 
-// sharesOfOneCPU is cpu.shares of a job with ncpus=1, as pbs_cgroups has it (openpbs
-// pbs_cgroups.PY, configure_job).
+// sharesOfOneCPU is cpu.shares of a job with ncpus=1, as in pbs_cgroups (openpbs pbs_cgroups.PY,
+// configure_job).
 const sharesOfOneCPU = 1000
 
-// Hasten gives a job that is being ended the cpu time of ncpus=1, if it has less. Its share is
-// raised, and a quota below one cpu is lifted. A process needs cpu time to die, and thousands of
-// them with ncpus=0 wait for minutes beside a busy job. A job with more keeps what it has, since
-// its programs run on for a grace. A job without a cgroup is no mistake. Idempotent.
+// Hasten gives a job that is being ended at least the cpu time of ncpus=1. It raises the job's
+// share and lifts a quota below one cpu. Processes need cpu time to die, and thousands of them with
+// ncpus=0 would wait for minutes beside a busy job. A job with more keeps what it has, since its
+// programs may continue during a grace period. A missing cgroup is not an error. Hasten is
+// idempotent.
 //
-// Apply takes this back. Kill gives a job all that there is.
+// Apply undoes this. Kill gives a job the maximum.
 func (j *Job) Hasten() error { return j.hasten(sharesOfOneCPU, 1) }
 
-// hasten raises the job's share to at least shares, and lifts quotas of less than cpus, its own and
-// those below it.
+// hasten raises the job's share to at least shares. It lifts quotas below cpus, on the job and on
+// the cgroups below it.
 func (j *Job) hasten(shares uint64, cpus float64) error {
 	d, ok := j.with("cpu")
 	if !ok {
@@ -34,10 +35,10 @@ func (j *Job) hasten(shares uint64, cpus float64) error {
 	return nil
 }
 
-// unbounded lifts every quota.
+// unbounded makes hasten lift every quota.
 var unbounded = math.Inf(1)
 
-// raiseShare raises cpu.shares, or v2's cpu.weight. The kernel takes no share of a cgroup with
+// raiseShare raises cpu.shares, or cpu.weight on v2. The kernel rejects shares of a cgroup with
 // cpu.idle (Linux 5.15; kernel/sched/fair.c, sched_group_set_shares).
 func (d directory) raiseShare(shares uint64) error {
 	if idle, err := d.Uint(cpuIdle); err == nil && idle > 0 {
@@ -56,7 +57,7 @@ func (d directory) raiseShare(shares uint64) error {
 	return d.Write(file, strconv.FormatUint(least, 10))
 }
 
-// liftQuota lifts a quota of less than cpus.
+// liftQuota removes a quota below cpus.
 func (d directory) liftQuota(cpus float64) error {
 	has, limited, err := quotaOf(d.FS, ".", d.h.v2)
 	if err != nil || !limited || has >= cpus {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// hugetlbController bounds huge pages (cgroup-v1/hugetlb.rst; cgroup-v2.rst, "HugeTLB"). Each page
-// size has a set of files: hugetlb.2MB.max and hugetlb.2MB.rsvd.max on v2,
-// hugetlb.2MB.limit_in_bytes and hugetlb.2MB.rsvd.limit_in_bytes on v1. The first counts pages in
-// use, and a process beyond it gets SIGBUS. The second, since Linux 5.7, counts what is reserved
-// and refuses the mmap, which a program can handle. Both are set to the same.
+// hugetlbController limits huge pages (cgroup-v1/hugetlb.rst; cgroup-v2.rst, "HugeTLB"). Each page
+// size has a set of files. On v2 they are hugetlb.2MB.max and hugetlb.2MB.rsvd.max, on v1
+// hugetlb.2MB.limit_in_bytes and hugetlb.2MB.rsvd.limit_in_bytes. The first counts pages in use,
+// and a process that exceeds it gets SIGBUS. The second exists since Linux 5.7. It counts reserved
+// pages and makes mmap fail, which a program can handle. Both get the same value.
 var hugetlbController = controller{
 	name:  "hugetlb",
 	named: hugetlbKnobs,
@@ -31,7 +31,7 @@ var hugetlbController = controller{
 	usage: func(r *reader, u *Usage) { u.HugetlbPeak = r.hugetlbPeak() },
 }
 
-// pageName is how the kernel names a page size in bytes (mem_fmt of mm/hugetlb_cgroup.c).
+// pageName returns the kernel's name of a page size in bytes (mem_fmt of mm/hugetlb_cgroup.c).
 func pageName(size int64) string {
 	for _, unit := range []struct {
 		shift int
@@ -44,7 +44,7 @@ func pageName(size int64) string {
 	return strconv.FormatInt(size>>10, 10) + "KB"
 }
 
-// parsePageName is the reverse of pageName.
+// parsePageName reverses pageName.
 func parsePageName(name string) (size int64, ok bool) {
 	for unit, shift := range map[string]int{"KB": 10, "MB": 20, "GB": 30} {
 		if digits, found := strings.CutSuffix(name, unit); found {
@@ -55,7 +55,7 @@ func parsePageName(name string) (size int64, ok bool) {
 	return 0, false
 }
 
-// hugetlbFiles are a page size's files that differ in name between the versions.
+// hugetlbFiles are the parts of a page size's file names that differ between the versions.
 type hugetlbFiles struct{ limit, use, none string }
 
 var hugetlbNames = map[bool]hugetlbFiles{
@@ -63,14 +63,14 @@ var hugetlbNames = map[bool]hugetlbFiles{
 	true:  {limit: "max", use: "current", none: "max"},
 }
 
-// hugetlbKnobs are the knobs of the page sizes that some limits name.
+// hugetlbKnobs returns the knobs of the page sizes that some of the limits name.
 func hugetlbKnobs(v2 bool, limits ...*Limits) []knob {
 	var knobs []knob
 	for _, size := range sizesIn(limits...) {
 		names, prefix := hugetlbNames[v2], "hugetlb."+pageName(size)+"."
 		for _, kind := range []struct {
 			prefix string
-			has    bool // every kernel has it
+			has    bool // whether every kernel has it
 		}{{prefix, true}, {prefix + "rsvd.", false}} {
 			knobs = append(knobs, knob{
 				file: kind.prefix + names.limit, use: kind.prefix + names.use,
@@ -80,7 +80,7 @@ func hugetlbKnobs(v2 bool, limits ...*Limits) []knob {
 					if !ok {
 						return ""
 					}
-					return strconv.FormatInt(n-n%size, 10) // as the kernel rounds (hugetlb_cgroup_write)
+					return strconv.FormatInt(n-n%size, 10) // the kernel rounds the same way (hugetlb_cgroup_write)
 				},
 			})
 		}
@@ -101,7 +101,7 @@ func sizesIn(limits ...*Limits) []int64 {
 	return slices.Sorted(maps.Keys(sizes))
 }
 
-// pageSizes lists the page sizes that d has files of, smallest first.
+// pageSizes lists the page sizes for which d has files, smallest first.
 func (d directory) pageSizes() ([]int64, error) {
 	if sizes := d.h.pages.Load(); sizes != nil {
 		return *sizes, nil
@@ -138,7 +138,7 @@ func pageSizesIn(entries []fs.DirEntry, limit string) []int64 {
 	return sizes
 }
 
-// readHugetlb reads the limits of every page size.
+// readHugetlb reads the limits of all page sizes.
 func (d directory) readHugetlb(l *Limits) error {
 	sizes, err := d.pageSizes()
 	if err != nil {
@@ -163,7 +163,8 @@ func (d directory) readHugetlb(l *Limits) error {
 	return nil
 }
 
-// hugetlbPeak sums what v1 keeps of each page size. v2 keeps no peak of huge pages.
+// hugetlbPeak returns the sum of the peaks of all page sizes on v1. v2 does not record peaks of
+// huge pages.
 func (r *reader) hugetlbPeak() *int64 {
 	if r.dir.h.v2 {
 		return nil

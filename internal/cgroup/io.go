@@ -15,8 +15,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// ioController bounds what a job does to block devices, on v2 alone. io.max has a line for each
-// device with a limit, "8:0 rbps=1048576 wbps=max riops=max wiops=120", and a write sets one device
+// ioController limits a job's use of block devices, on v2 only. io.max has a line for each device
+// with a limit, "8:0 rbps=1048576 wbps=max riops=max wiops=120". Each write sets one device
 // (cgroup-v2.rst, "IO Interface Files").
 var ioController = controller{
 	name:  "io",
@@ -28,13 +28,13 @@ var ioController = controller{
 
 const ioMax = "io.max"
 
-// ioKnob reads io.max; deviceKnobs write it.
+// ioKnob reads io.max, and deviceKnobs write it.
 var ioKnob = knob{file: ioMax, detail: true, set: func(l *Limits, text string) (err error) {
 	l.IO, err = parseIO(text)
 	return err
 }}
 
-// BlockDevice returns the numbers of the block device at name, which may be a link.
+// BlockDevice returns the numbers of the block device at name, which may be a symbolic link.
 func BlockDevice(name string) (major, minor uint32, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil {
@@ -46,9 +46,10 @@ func BlockDevice(name string) (major, minor uint32, err error) {
 	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
 }
 
-// WholeDisk fails when the block device with these numbers is a partition: io.max takes whole disks
-// alone (blkg_conf_open_bdev). dev/block leads to partitions too, and those have a file that says
-// so (Documentation/ABI/stable/sysfs-block). A device that sysfs does not show is taken for a disk.
+// WholeDisk fails if the block device with these numbers is a partition: io.max accepts only whole
+// disks (blkg_conf_open_bdev). dev/block also leads to partitions, which have a file named
+// partition (Documentation/ABI/stable/sysfs-block). A device that sysfs does not show counts as a
+// disk.
 func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
 	number, err := sys.ReadFile(fmt.Sprintf("dev/block/%d:%d/partition", major, minor))
 	switch {
@@ -60,7 +61,7 @@ func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
 	return nil
 }
 
-// deviceKnobs are one for each device that some limits name.
+// deviceKnobs returns one knob for each device that some of the limits name.
 func deviceKnobs(v2 bool, limits ...*Limits) []knob {
 	if !v2 {
 		return nil
@@ -95,7 +96,7 @@ func deviceKnobs(v2 bool, limits ...*Limits) []knob {
 	return knobs
 }
 
-// String is the limit as io.max takes and shows it.
+// String returns the limit in the format of io.max.
 func (l IOLimit) String() string {
 	text := fmt.Sprintf("%d:%d", l.Major, l.Minor)
 	for _, v := range l.values() {
@@ -114,12 +115,12 @@ type ioValue struct {
 	at  **int64
 }
 
-// values are in the order in which the kernel shows them.
+// values returns the values in the order in which the kernel shows them.
 func (l *IOLimit) values() []ioValue {
 	return []ioValue{{"rbps", &l.ReadBytes}, {"wbps", &l.WriteBytes}, {"riops", &l.ReadOps}, {"wiops", &l.WriteOps}}
 }
 
-// limits reports whether there is any limit in l.
+// limits reports whether l limits anything.
 func (l IOLimit) limits() bool {
 	return l.ReadBytes != nil || l.WriteBytes != nil || l.ReadOps != nil || l.WriteOps != nil
 }
@@ -155,7 +156,7 @@ func parseIOLine(line string) (l IOLimit, err error) {
 		key, text, _ := strings.Cut(word, "=")
 		i := slices.IndexFunc(values, func(v ioValue) bool { return v.key == key })
 		if i < 0 || text == "max" {
-			continue // kernels add keys
+			continue // new kernels may add keys
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -166,8 +167,8 @@ func parseIOLine(line string) (l IOLimit, err error) {
 	return l, nil
 }
 
-// holdsDevice reports whether got, a whole io.max, has the limits that want asks of one device. A
-// device without limits is not shown.
+// holdsDevice reports whether got, the contents of io.max, has the limits that want sets for one
+// device. A device without limits is not listed.
 func holdsDevice(want, got string) bool {
 	w, err := parseIOLine(want)
 	list, gerr := parseIO(got)
@@ -182,12 +183,12 @@ func holdsDevice(want, got string) bool {
 	return !w.limits()
 }
 
-// checkIO finds limits without a value, and ones that contradict each other.
+// checkIO rejects limits of 0 or less and duplicate devices.
 func checkIO(limits []IOLimit) error {
 	for i := range limits {
 		l := &limits[i]
 		for _, v := range l.values() {
-			if *v.at != nil && **v.at <= 0 { // blkg_conf: tg_set_limit takes no 0
+			if *v.at != nil && **v.at <= 0 { // the kernel accepts no 0 (blkg_conf, tg_set_limit)
 				return fmt.Errorf("%s of device %d:%d is %d, want more than 0", v.key, l.Major, l.Minor, **v.at)
 			}
 		}

@@ -21,23 +21,23 @@ import (
 //	└── pbs_jobs.service                   └── pbs_jobs.service  controllers are passed down
 //	    └── jobid      cpuset filled           └── jobs          controllers are passed down
 //	        └── 12.server  limits, tasks           └── 12.server     limits, processes
-//	            └── ...    of the job's making         └── ...       of the job's making
+//	            └── ...    made by the job             └── ...       made by the job
 //
-// If the configuration asks for them, a job also has directories in blkio, net_cls, net_prio,
-// perf_event and rdma. net_cls and net_prio are of v1 alone, and may be mounted beside a v2 tree
+// If the configuration asks for it, a job also has directories in blkio, net_cls, net_prio,
+// perf_event and rdma. net_cls and net_prio exist only on v1, and may be mounted beside a v2 tree
 // that has all other controllers.
 //
-// A hybrid job has all of both: limits where the controllers are, kill and freeze in the v2 tree,
-// which holds the same processes. A job without cpus of its own has no directory in cpuset, and its
-// tasks are in pbs_jobs.service/jobid there.
+// A hybrid job uses both. Limits are set where the controllers are. Kill and freeze use the v2
+// tree, which has the same processes. A job without cpus has no directory in cpuset: its tasks are
+// in pbs_jobs.service/jobid there.
 
-// Job is the cgroup of one job: its directories in all hierarchies. A Job holds no state but its
-// name. So any number of values, in any number of processes, may stand for one job. A Job is safe
-// for concurrent use.
+// Job is the cgroup of one job: its directories in all hierarchies. A Job has no state except its
+// name. So any number of values, in any number of processes, may refer to the same job. A Job is
+// safe for concurrent use.
 type Job struct {
 	tree *Tree
 	id   string
-	dirs []directory // one for each hierarchy of tree, in its order
+	dirs []directory // one for each hierarchy of tree, in the same order
 
 	split bool // see WithSubgroups
 }
@@ -48,14 +48,15 @@ type directory struct {
 	h *hierarchy
 }
 
-// optional reports whether the job may be without d: a hierarchy of cpuset alone, for a job without
-// cpus of its own. The first hierarchy never is, since the job's marks are there.
+// optional reports whether the job may have no directory d. That is so in a hierarchy with only
+// cpuset, for a job without cpus. The first hierarchy is never optional, since it has the job's
+// marks.
 func (j *Job) optional(i int) bool {
 	c := j.dirs[i].h.controllers()
 	return i > 0 && len(c) == 1 && c[0] == "cpuset" && !j.dirs[i].h.v2
 }
 
-// with returns the job's directory in the hierarchy of a controller.
+// with returns the job's directory in the hierarchy that has the controller.
 func (j *Job) with(controller string) (directory, bool) {
 	for _, d := range j.dirs {
 		if d.h.has(controller) {
@@ -74,14 +75,14 @@ func (j *Job) v2() (directory, bool) {
 	return j.dirs[i], true
 }
 
-// home is the directory that carries the job's marks.
+// home returns the directory with the job's marks.
 func (j *Job) home() directory { return j.dirs[0] }
 
 // ID returns the job's id.
 func (j *Job) ID() string { return j.id }
 
-// MemoryPath returns the job's cgroup as the kernel names it in /proc/PID/cgroup and in its log
-// when memory runs out; "" without a memory controller.
+// MemoryPath returns the job's cgroup in the kernel's notation, as in /proc/PID/cgroup and in the
+// log when memory runs out. It is "" without a memory controller.
 func (j *Job) MemoryPath() string {
 	d, ok := j.with("memory")
 	if !ok {
@@ -95,11 +96,10 @@ func (j *Job) Exists() bool {
 	return slices.ContainsFunc(j.dirs, func(d directory) bool { return d.Exists(".") })
 }
 
-// Create makes the job's directory in every hierarchy and sets its limits, each of which is read
-// back. Parents that Prepare has not made are made on the way. Create fails with ErrExists when any
-// of the directories is there, and with ErrNotInForce when a limit does not hold. ErrUnsupported is
-// for a limit that cannot be had here. A Create that fails leaves nothing it made and touches
-// nothing it did not make.
+// Create creates the job's directory in every hierarchy, sets its limits and reads each one back.
+// It also creates parents that Prepare has not created. It fails with ErrExists if any of the
+// directories exists. A limit that does not take effect is ErrNotInForce, and one that is
+// impossible here is ErrUnsupported. If Create fails, it removes what it created and nothing else.
 func (j *Job) Create(l Limits) (err error) {
 	l, err = j.check(l)
 	if err != nil {
@@ -151,7 +151,7 @@ func (j *Job) Create(l Limits) (err error) {
 	return nil
 }
 
-// make makes d, and its parents when they have gone, as when somebody tidied up an empty tree.
+// make creates d. It also recreates the parents if somebody has removed an empty tree.
 func (d directory) make() error {
 	err := d.Mkdir(".")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,20 +166,19 @@ func (d directory) make() error {
 	return err
 }
 
-// SetMark keeps value with the job, as the extended attribute name (trusted.*) of its cgroup, until
-// the cgroup is removed. An earlier value is replaced.
+// SetMark stores value with the job until the cgroup is removed, as the extended attribute name
+// (trusted.*) of its cgroup. It replaces an earlier value.
 func (j *Job) SetMark(name string, value []byte) error {
 	return j.found(j.home().SetXattr(".", name, value))
 }
 
-// Mark returns what SetMark kept; an error that is unix.ENODATA when there is nothing under that
-// name.
+// Mark returns what SetMark stored. If there is nothing under that name, the error is unix.ENODATA.
 func (j *Job) Mark(name string) ([]byte, error) {
 	b, err := j.home().Xattr(".", name)
 	return b, j.found(err)
 }
 
-// found turns the kernel's ways to say that a cgroup is not there into ErrNotFound.
+// found translates the kernel's errors about a missing cgroup to ErrNotFound.
 func (j *Job) found(err error) error {
 	if gone(err) {
 		return fmt.Errorf("job %s: %w", j.id, ErrNotFound)
@@ -187,21 +186,21 @@ func (j *Job) found(err error) error {
 	return err
 }
 
-// gone reports whether err says that a cgroup is not there: ENODEV is what an open file of a
-// removed one answers.
+// gone reports whether err means that a cgroup does not exist. ENODEV comes from open files of a
+// removed one.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// attachedMark is the extended attribute of a job's cgroup that holds SetAttached's number.
+// attachedMark is the extended attribute of a job's cgroup with the number of SetAttached.
 const attachedMark = "trusted.hookhost.attached"
 
-// SetAttached keeps with the job's cgroup how many processes were taken in that MoM did not start.
-// The number has a mark of its own since it changes with each of them.
+// SetAttached stores how many processes were added to the job that MoM did not start. The number
+// has a separate mark since it changes with each of them.
 func (j *Job) SetAttached(n int) error {
 	return j.SetMark(attachedMark, strconv.AppendInt(nil, int64(n), 10))
 }
 
-// Attached returns what SetAttached kept, 0 if nothing is kept. Attached fails with ErrNotFound
-// when the job has no cgroup.
+// Attached returns what SetAttached stored, or 0. It fails with ErrNotFound if the job has no
+// cgroup.
 func (j *Job) Attached() (int, error) {
 	b, err := j.Mark(attachedMark)
 	if errors.Is(err, unix.ENODATA) {

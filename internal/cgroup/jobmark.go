@@ -7,42 +7,43 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// jobMark is the extended attribute of a job's cgroup that holds its JobMark.
+// jobMark is the extended attribute of a job's cgroup with its JobMark.
 const jobMark = "trusted.hookhost.job"
 
-// maxJobMark is below what the kernel takes for an attribute (XATTR_SIZE_MAX, 64 KiB).
+// maxJobMark is less than the kernel's limit for an attribute (XATTR_SIZE_MAX, 64 KiB).
 const maxJobMark = 60 << 10
 
-// JobMark says whose a cgroup is and what the job was granted. The mark lives as long as the
-// cgroup, whatever becomes of files. A resize replaces it as a whole.
+// JobMark says which job a cgroup belongs to and what the job was granted. The mark lives as long
+// as the cgroup, even if files are lost. A resize replaces the whole mark.
 //
-// The kernel's own files say what is in force. The host counts time and suspensions.
+// The kernel's files say what is in force. The host keeps track of time and suspensions.
 type JobMark struct {
-	// Begin is the execjob_begin that the cgroup was made for, its job as the last resize left it.
+	// Begin is the execjob_begin that created the cgroup, with the job as of the last resize.
 	Begin   *hostapi.Request `json:"begin"`
 	Granted `json:"granted"`
 }
 
-// Granted is what a job was given of its host by its begin, or by its last resize.
+// Granted is what a job was given on its host by begin or by its last resize.
 type Granted struct {
-	// Limits are the job's limits as they were decided; nil is not known. The kernel may have
-	// others of them, as where it does not limit mem.
+	// Limits are the job's limits as they were decided. Nil means unknown. The kernel's limits may
+	// differ, for example if it does not limit mem.
 	Limits *Limits `json:"limits,omitempty"`
 	NCPUs  int     `json:"ncpus"`
-	// AllMem says that Limits.Mem is all that jobs could have then, for a job that asked for none.
+	// AllMem means that the job asked for no mem, and Limits.Mem is all that jobs could have at the
+	// time.
 	AllMem bool `json:"all_mem,omitempty"`
-	// BegunMicros is when the job began, in microseconds of proc.SinceBoot. The kernel's log has
+	// BegunMicros is when the job began, in microseconds of proc.SinceBoot. The kernel's log uses
 	// the same clock.
 	BegunMicros int64 `json:"begun_us,omitempty"`
-	PerTask     bool  `json:"per_task,omitempty"` // its ranks have cgroups of their own
-	// Part says that Limits are from an earlier version, which noted only what jobs share out. They
-	// are no limits to put in force.
+	PerTask     bool  `json:"per_task,omitempty"` // its ranks have subgroups
+	// Part means that an earlier version wrote Limits, which contain only what jobs divide among
+	// themselves. They must not be applied.
 	Part bool `json:"part,omitempty"`
 }
 
-// SetJobMark keeps r with the job's cgroup, in place of an earlier one. The job's chunks are left
-// out where they make the request too long for an attribute, as on thousands of hosts. The vnodes
-// of the event are not kept.
+// SetJobMark stores r with the job's cgroup and replaces an earlier mark. If the request is too
+// long for an attribute, as on thousands of hosts, the job's chunks are left out. The event's
+// vnodes are never stored.
 func (j *Job) SetJobMark(r JobMark) error {
 	if r.Begin != nil && len(r.Begin.VnodeList) > 0 {
 		begin := *r.Begin
@@ -61,8 +62,9 @@ func (j *Job) SetJobMark(r JobMark) error {
 	return j.SetMark(jobMark, b)
 }
 
-// JobMark returns what SetJobMark kept. A cgroup without that mark is unix.ENODATA, and one whose
-// mark does not parse or is of another job is ErrNotJobs. Neither is the cgroup of a job.
+// JobMark returns what SetJobMark stored. If there is no mark, the error is unix.ENODATA. If the
+// mark does not parse or belongs to another job, it is ErrNotJobs. In both cases the cgroup does
+// not belong to the job.
 func (j *Job) JobMark() (JobMark, error) {
 	b, err := j.Mark(jobMark)
 	if err != nil {
@@ -89,8 +91,8 @@ func parseJobMark(id string, b []byte) (JobMark, error) {
 	return r.JobMark, nil
 }
 
-// KillDelay returns the job's kill_delay in seconds, nil for none. told is what the host says of
-// it. An earlier version noted it on the mark alone.
+// KillDelay returns the job's kill_delay in seconds, or nil. told is the host's value. An earlier
+// version stored it only in the mark.
 func (j *Job) KillDelay(told *int) *int {
 	if told != nil {
 		return told
@@ -102,7 +104,7 @@ func (j *Job) KillDelay(told *int) *int {
 	return m.Begin.Job.KillDelay
 }
 
-// earlier is where an earlier version had a job's Granted. Jobs live on over an upgrade.
+// earlier is where an earlier version stored a job's Granted. Jobs survive an upgrade.
 type earlier struct {
 	State  *Granted `json:"state"`
 	Limits *Limits  `json:"limits"`

@@ -13,14 +13,14 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// KillResult tells what Kill found and how long it took.
+// KillResult reports what Kill found and how long it took.
 type KillResult struct {
 	Processes int            // alive when Kill began
 	Took      time.Duration  // until the last one was gone
-	Tracers   []proc.Process // of the job's owner, killed since they kept processes of the job from ending
+	Tracers   []proc.Process // tracers of the job's owner that had to be killed too
 }
 
-// Notes returns a line on each tracer that was killed, for the log and the job's report.
+// Notes returns a line about each killed tracer, for the log and the job's report.
 func (r KillResult) Notes() []string {
 	var notes []string
 	for _, p := range r.Tracers {
@@ -30,17 +30,17 @@ func (r KillResult) Notes() []string {
 	return notes
 }
 
-// Kill ends every process of the job with SIGKILL and returns when none is left. Processes that
-// fork meanwhile, that left their session or that are in v1 hierarchies only are included. A job
-// without processes or without a cgroup is no mistake. When ctx ends first Kill fails with
-// ErrNotEmpty and names what is left. State D is a process that the kernel does not let go of. The
-// result holds in any case.
+// Kill ends every process of the job with SIGKILL and returns when none is left. That includes
+// processes that are forked meanwhile, have left their session or are only in v1 hierarchies. It is
+// not an error if the job has no processes or no cgroup. If ctx ends first, Kill fails with
+// ErrNotEmpty and names the remaining processes. State D means that the kernel does not release a
+// process. The result is valid even with an error.
 //
-// A process that has not gone may be held by a tracer outside of the job. If that is a process of
-// the job's owner, as the job's mark names him, it is killed too. Others stay.
+// A tracer outside the job may keep a process from ending. If the tracer belongs to the job's owner
+// according to the job's mark, it is killed too. Others are left alone.
 //
-// Before the signal the job gets the greatest share of cpu time that there is, and its quota is
-// lifted. Both last: nothing of a job runs after SIGKILL but its end.
+// Before the signal, the job gets the greatest cpu share, and its quota is lifted. Both are
+// permanent, since after SIGKILL the job only dies.
 func (j *Job) Kill(ctx context.Context) (KillResult, error) {
 	start := time.Now()
 	pids, err := j.Processes()
@@ -73,7 +73,8 @@ func (j *Job) kill(ctx context.Context, r *KillResult) error {
 	return j.killEach(ctx, r)
 }
 
-// killTracers kills what keeps processes of the job from ending, a round after they got SIGKILL.
+// killTracers kills tracers that keep the job's processes from ending, one round after these got
+// SIGKILL.
 func (j *Job) killTracers(r *KillResult) error {
 	pids, err := j.Processes()
 	if err != nil || len(pids) == 0 {
@@ -81,7 +82,7 @@ func (j *Job) killTracers(r *KillResult) error {
 	}
 	mark, err := j.JobMark()
 	if err != nil || mark.Begin == nil || mark.Begin.Job == nil {
-		return nil // nobody knows whose job it is
+		return nil // the owner is unknown
 	}
 	killed, err := proc.KillTracers(j.tree.proc, pids, mark.Begin.Job.Owner.UID)
 	for _, p := range killed {
@@ -92,18 +93,18 @@ func (j *Job) killTracers(r *KillResult) error {
 	return err
 }
 
-// killRound is how long a kill is given before it is sent again: to a process that was attached
-// meanwhile. The uninterruptible ones cost no more than a wake-up in each round.
+// killRound is the time after which the kill is repeated, because a process may have been attached
+// meanwhile. Uninterruptible processes cost only one wake-up per round.
 const killRound = time.Second
 
-// killTree ends what is in the v2 tree by cgroup.kill (Linux 5.14), which no fork escapes. Older
-// kernels are left to the caller. A process that the v1 freezer holds gets the signal only when it
-// is thawed, whoever froze it.
+// killTree kills everything in the v2 tree with cgroup.kill (Linux 5.14), which forks cannot
+// escape. On older kernels it does nothing. A process frozen by v1 gets the signal only when it is
+// thawed, no matter who froze it.
 func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 	for {
 		err := d.Write("cgroup.kill", "1")
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // or there is no cgroup
+			return nil // an older kernel, or no cgroup
 		}
 		if err == nil {
 			err = j.thaw()
@@ -128,8 +129,8 @@ func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 	}
 }
 
-// killEach ends processes one by one until the lists are empty. Frozen, a job cannot outrun that by
-// forking; what v1 froze dies when it is thawed.
+// killEach kills processes one by one until the lists are empty. A frozen job cannot fork faster
+// than that. Processes frozen by v1 die when they are thawed.
 func (j *Job) killEach(ctx context.Context, r *KillResult) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		pids, err := j.Processes()
@@ -153,9 +154,9 @@ func (j *Job) killEach(ctx context.Context, r *KillResult) error {
 func (j *Job) killSome(ctx context.Context, pids []int) error {
 	round, cancel := context.WithTimeout(ctx, killRound)
 	defer cancel()
-	if len(pids) > 1 { // one process that forks is two in the next round
+	if len(pids) > 1 { // a single process that forks has two in the next round
 		freeze, cancel := context.WithTimeout(round, killRound/10)
-		_ = j.setFrozen(freeze, true) // it is a help, not a condition
+		_ = j.setFrozen(freeze, true) // this only helps and may fail
 		cancel()
 	}
 	inside, err := j.Processes()
@@ -180,8 +181,8 @@ func (j *Job) killSome(ctx context.Context, pids []int) error {
 	return nil
 }
 
-// thaw thaws the job and what the job froze below itself, in both freezers: each may hold it
-// whatever the other does.
+// thaw thaws the job, and anything below it that the job itself froze, in both freezers. Each
+// freezer works independently.
 func (j *Job) thaw() error {
 	var errs []error
 	if d, ok := j.freezesV2(); ok {

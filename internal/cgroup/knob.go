@@ -14,30 +14,31 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// knob is a row of a controller's table: an interface file and the limit that it holds.
+// knob is a row of a controller's table: an interface file and the limit in it.
 type knob struct {
 	file     string
 	format   format
-	optional bool   // a kernel without the file is accepted
-	detail   bool   // left out if Limits is asked for some controllers only
-	shown    string // the file to read it back from, if that is another
-	use      string // the file of what is in use: the kernel refuses a limit below it (EBUSY)
-	none     string // the value that lifts the limit; "" leaves it
-	// falling is the turn of a write that lowers the limit, from 1. Such a write comes after all
-	// others of its hierarchy, and one that raises the limit before them. 0: the order is the
-	// table's.
+	optional bool   // the kernel may lack the file
+	detail   bool   // skipped if Limits is asked for certain controllers only
+	shown    string // the file to read back, if different
+	use      string // the file of current use: the kernel refuses a limit below it (EBUSY)
+	none     string // the value that removes the limit; "" means that it stays
+	// falling is the position, from 1, of a write that lowers the limit. Such writes come after all
+	// others of the hierarchy, and writes that raise the limit come first. With 0 the order of the
+	// table applies.
 	falling int
-	// bound marks a limit that the kernel holds against another one (EINVAL). A plan keeps to that.
-	// So EINVAL means that somebody else has changed the other one since the plan was made.
+	// bound marks a limit that must stay consistent with another one (EINVAL). Plans respect that.
+	// So EINVAL means that somebody else has changed the other limit since the plan was made.
 	bound bool
 
-	get func(*Limits) string        // the value to write; "" for no limit; nil for a file that is only read
-	set func(*Limits, string) error // the reverse, for what the kernel shows; nil for a file that is not read
-	// lower writes a value that may be below what the job uses; nil is a plain write.
+	get func(*Limits) string        // the value to write; "" for no limit; nil for a read-only file
+	set func(*Limits, string) error // the reverse, for the kernel's text; nil for a write-only file
+	// lower writes a value that may be below what the job uses. If it is nil, the value is simply
+	// written.
 	lower func(d directory, value string) error
 }
 
-// amount is a knob of a limit in bytes or in tasks.
+// amount is a knob for a limit in bytes or tasks.
 func amount(k knob, at func(*Limits) **int64) knob {
 	k.get = func(l *Limits) string { return formatBytes(*at(l)) }
 	k.set = func(l *Limits, text string) (err error) {
@@ -52,12 +53,12 @@ type write struct {
 	Controller string
 	File       string
 	Value      string
-	Old        string // the value that undoes it; "" if nothing is to be undone
+	Old        string // the value that undoes it; "" if there is nothing to undo
 	knob       *knob
 }
 
-// plan lists the writes that turn from into to, in an order that the kernel accepts. A nil from is
-// a new cgroup.
+// plan lists the writes that change from into to, in an order that the kernel accepts. A nil from
+// means a new cgroup.
 func (j *Job) plan(from *Limits, to Limits) []write {
 	return j.planOf(controllerNames(), from, to)
 }
@@ -73,8 +74,8 @@ func (j *Job) planOf(names []string, from *Limits, to Limits) []write {
 	return list
 }
 
-// plan lists the writes of one hierarchy. Limits that rise come first and those that fall last. So
-// at no time the job may use less than under the smaller of the two sets of limits.
+// plan lists the writes of one hierarchy. Limits are raised first and lowered last. So the job can
+// always use at least as much as under the smaller of the two sets of limits.
 func plan(v2 bool, names []string, from, to *Limits) []write {
 	var list []write
 	for _, c := range controllers {
@@ -88,7 +89,7 @@ func plan(v2 bool, names []string, from, to *Limits) []write {
 	return list
 }
 
-// turn returns -1 for a write that comes before the others, and from 1 for one that comes after.
+// turn returns -1 for a write that comes before the others, and 1 or more for one that comes after.
 func (w write) turn() int {
 	if w.knob.falling == 0 {
 		return 0
@@ -101,10 +102,10 @@ func (w write) turn() int {
 	return w.knob.falling
 }
 
-// above reports whether limit a is higher than b; nil is none and the highest.
+// above reports whether limit a is higher than b. Nil means no limit, which is the highest.
 func above(a, b *int64) bool { return b != nil && (a == nil || *a > *b) }
 
-// writes lists what differs between from and to among knobs.
+// writes lists the knobs whose values differ between from and to.
 func writes(controller string, knobs []knob, from, to *Limits) []write {
 	var list []write
 	for i := range knobs {
@@ -132,7 +133,7 @@ func writes(controller string, knobs []knob, from, to *Limits) []write {
 	return list
 }
 
-// apply carries out a plan and reads each value back. The first error ends it. done is how many
+// apply carries out a plan and reads each value back. It stops at the first error. done is how many
 // writes may have changed something.
 func (j *Job) apply(plan []write) (done int, err error) {
 	for i, w := range plan {
@@ -144,7 +145,7 @@ func (j *Job) apply(plan []write) (done int, err error) {
 	return len(plan), nil
 }
 
-// put writes a value and reads it back. lower: the value may be below what the job uses by now.
+// put writes a value and reads it back. lower means that the value may be below what the job uses.
 func (j *Job) put(d directory, k *knob, value string, lower bool) error {
 	var err error
 	if lower && k.lower != nil {
@@ -180,7 +181,7 @@ func (j *Job) put(d directory, k *knob, value string, lower bool) error {
 	return nil
 }
 
-// undo takes back writes, the last one first.
+// undo reverts writes, the last one first.
 func (j *Job) undo(done []write) error {
 	var errs []error
 	for _, w := range slices.Backward(done) {
@@ -195,21 +196,21 @@ func (j *Job) undo(done []write) error {
 	return errors.Join(errs...)
 }
 
-// format is how the kernel writes a value.
+// format is how the kernel formats a value.
 type format int
 
 const (
 	asWritten format = iota
-	asSize           // bytes, rounded down to pages; "max" and anything from unlimited up are no limit
+	asSize           // bytes, rounded down to pages; "max" and values from unlimited up mean no limit
 	asSet            // ids, in the list format
 	asDevice         // a device's line of a nested keyed file
 )
 
-// unlimited is v1's "no limit" and above: PAGE_COUNTER_MAX pages, in bytes, rounded down to whole
-// pages, huge ones of up to 16 GiB among them.
+// unlimited is the least value that means no limit on v1. The kernel's is PAGE_COUNTER_MAX pages in
+// bytes, rounded down to whole pages, including huge ones of up to 16 GiB.
 const unlimited = math.MaxInt64 - 1<<35
 
-// holds reports whether the kernel, showing got, does what want asked for.
+// holds reports whether the kernel's value got fulfils want.
 func (f format) holds(want, got string) bool {
 	switch f {
 	case asSize:
@@ -229,7 +230,7 @@ func (f format) holds(want, got string) bool {
 	return want == got
 }
 
-// parseBytes reads a limit in bytes; nil is no limit.
+// parseBytes reads a limit in bytes. Nil means no limit.
 func parseBytes(text string) (*int64, error) {
 	if text == "max" {
 		return nil, nil

@@ -14,18 +14,18 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// lockFile is the file of the jobs' parent directory that the lock is on. Any process that can open
-// a file can lock it, and all can open a directory of cgroupfs. So Prepare makes this file root's
-// alone (0600), and so does Lock if that has not run.
+// lockFile is the file of the jobs' parent directory that is locked. Any process that can open a
+// file can lock it, and everybody can open a directory of cgroupfs. So Prepare restricts this file
+// to root (0600), and Lock does it if Prepare has not run.
 //
-// Every hierarchy has the file, no process is in that directory, and writing to the file is root's
-// anyway. For moves that users make inside of what was delegated to them the kernel asks further
-// down. A mode lasts as long as the directory. A process may have opened the file between the
-// directory's making and the change of its mode, and has it open still. No job is there at that
-// time.
+// Every hierarchy has the file, the directory contains no processes, and only root can write to the
+// file anyway. When users move processes inside of directories delegated to them, the kernel checks
+// files further down. The mode lasts as long as the directory. A process could open the file after
+// the directory is created but before the mode changes, and keep it open. But then there is no job
+// yet.
 const lockFile = "cgroup.procs"
 
-// openLock opens lockFile and makes it root's alone.
+// openLock opens lockFile and restricts it to root.
 func (h *hierarchy) openLock() (kernfs.File, error) {
 	f, err := h.jobs.OpenFile(lockFile, os.O_RDONLY)
 	if err != nil {
@@ -46,9 +46,9 @@ func rootOnly(fd int) error {
 	return unix.Fchmod(fd, 0o600)
 }
 
-// Lock takes the tree for one caller, in this process or another. The lock is flock(2) on a file of
-// the jobs' parent directory in the first hierarchy. Only root can open the file, and the lock ends
-// with its process. Lock fails when ctx ends first.
+// Lock locks the tree for one caller, in this process or another. It uses flock(2) on a file of the
+// jobs' parent directory in the first hierarchy. Only root can open that file, and the lock ends
+// with its process. Lock fails if ctx ends first.
 func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	h := t.hierarchies[0]
 	l, err := h.openLock()
@@ -65,12 +65,12 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path(lockFile), err)
 	}
 	return func() {
-		unix.Flock(int(l.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor as well
+		unix.Flock(int(l.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
 		l.Close()
 	}, nil
 }
 
-// sleep pauses, or returns ctx's error when that ends first.
+// sleep pauses. It returns ctx's error if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -5,12 +5,13 @@ import (
 	"strconv"
 )
 
-// memoryController limits and counts memory (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory"). The
-// files memory_*.go have what takes more than a row.
+// memoryController limits and counts memory (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
+// Whatever does not fit into a table is in memory_*.go.
 var memoryController = controller{
 	name: "memory",
 	v1: []knob{
-		// The kernel refuses a moment in which memory alone may exceed memory and swap together.
+		// The limit of memory must never exceed that of memory and swap together, not even for a
+		// moment.
 		amount(knob{
 			file: memoryLimit, format: asSize, none: "-1", use: "memory.usage_in_bytes",
 			bound: true,
@@ -20,7 +21,7 @@ var memoryController = controller{
 			optional: true, falling: 1, bound: true,
 		}, limitOfMemSwap),
 		{
-			// The kernel charges buffers of TCP and UDP to a counter of their own, beside memory.
+			// The kernel counts buffers of TCP and UDP separately from memory.
 			file: socketLimit, format: asSize, none: "-1", optional: true, use: socketUse,
 			get: func(l *Limits) string { return formatBytes(l.Mem) },
 		},
@@ -46,7 +47,7 @@ var memoryController = controller{
 			falling: 1, lower: directory.lowerMemoryMax,
 		}, limitOfMem),
 		{
-			// Swap falls last, since what has to leave memory may still go there.
+			// The limit of swap is lowered last, so that memory can still be swapped out.
 			file: swapMax, format: asSize, none: "max", optional: true, falling: 2,
 			get: func(l *Limits) string {
 				if l.MemSwap == nil || l.Mem == nil {
@@ -127,7 +128,7 @@ func limitOfMem(l *Limits) **int64     { return &l.Mem }
 func limitOfMemSwap(l *Limits) **int64 { return &l.MemSwap }
 func limitOfMemSoft(l *Limits) **int64 { return &l.MemSoft }
 
-// memoryFiles are the counters of one version, and the keys of the counters in stat.
+// memoryFiles are the counter files of one version, and the keys in stat.
 type memoryFiles struct {
 	current, peak, kernel, kernelPeak, stat          string
 	anon, shmem, file, faults, allFaults, hugeFaults string
@@ -141,13 +142,13 @@ var (
 	}
 	v2Memory = memoryFiles{
 		current: "memory.current", peak: "memory.peak", // since Linux 5.19
-		kernel: "kernel", // a key of stat, since Linux 5.18
+		kernel: "kernel", // key in stat, since Linux 5.18
 		stat:   "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault",
 		allFaults: "pgfault", hugeFaults: "thp_fault_alloc",
 	}
 )
 
-// memory returns the counters of d's version.
+// memory returns the counter files of d's version.
 func (d directory) memory() *memoryFiles {
 	if d.h.v2 {
 		return &v2Memory
@@ -208,13 +209,13 @@ func (r *reader) readMemoryV2(u *Usage) {
 		both := *mem + *swap
 		u.MemSwapPeak = &both
 	}
-	m := r.keyed(memoryEvents) // hierarchical: what happened below the job counts
+	m := r.keyed(memoryEvents) // hierarchical: includes events below the job
 	u.OOMKills, u.MemFailcnt = field(m, "oom_kill"), field(m, "max")
 	u.MemSwapFailcnt = field(r.keyed("memory.swap.events"), "max")
 }
 
-// oomKills returns how many processes the kernel has killed in the directory and below, nil if this
-// kernel does not count them. On v1 a kill counts in the cgroup of its victim alone.
+// oomKills returns how many processes the kernel has killed in the directory and below. It is nil
+// if this kernel does not count them. On v1 a kill counts only in the victim's cgroup.
 func (r *reader) oomKills() *int64 {
 	if r.dir.h.v2 {
 		return field(r.keyed(memoryEvents), "oom_kill")

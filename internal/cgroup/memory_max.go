@@ -13,13 +13,14 @@ import (
 const (
 	reclaimFile  = "memory.reclaim" // since Linux 5.19
 	reclaimStep  = 256 << 20
-	reclaimTime  = 5 * time.Second // bounds how long a job is asked to give memory back
+	reclaimTime  = 5 * time.Second // limits how long a job may take to give memory back
 	reclaimPause = 50 * time.Millisecond
 )
 
-// lowerMemoryMax writes a memory.max that may be below what the job uses. The kernel takes any
-// value, and kills if reclaim is not enough (memory_max_write). So the job gives memory back first,
-// and one that does not keeps its limit: ErrInUse. A job that grows at this moment may be killed.
+// lowerMemoryMax writes a memory.max that may be below what the job uses. The kernel accepts any
+// value, and kills if reclaim is not enough (memory_max_write). So memory is reclaimed first. If
+// that is not enough, the old limit stays and the error is ErrInUse. A job that grows at the same
+// moment may be killed.
 func (d directory) lowerMemoryMax(value string) error {
 	limit, err := parseBytes(value)
 	if err == nil && limit != nil {
@@ -31,9 +32,9 @@ func (d directory) lowerMemoryMax(value string) error {
 	return d.Write(memoryMax, value)
 }
 
-// reclaimTo has the kernel reclaim from the job what it uses above limit. reclaimTo fails with
-// ErrInUse when that does not get there in reclaimTime. Older kernels reclaim when memory.max is
-// written, and not before.
+// reclaimTo makes the kernel reclaim the memory that the job uses above limit. It fails with
+// ErrInUse if that takes longer than reclaimTime. On kernels without memory.reclaim it does
+// nothing: they reclaim when memory.max is written.
 func (d directory) reclaimTo(limit int64) error {
 	for deadline := time.Now().Add(reclaimTime); ; time.Sleep(reclaimPause) {
 		current, err := d.amount(v2Memory.current)
@@ -46,9 +47,9 @@ func (d directory) reclaimTo(limit int64) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case !errors.Is(err, unix.EAGAIN): // the kernel got less
+		case !errors.Is(err, unix.EAGAIN): // the kernel reclaimed less
 			return err
-		case current <= limit+setAside: // memory_max_write gets that
+		case current <= limit+setAside: // memory_max_write reclaims the rest
 			return nil
 		case time.Now().After(deadline):
 			return fmt.Errorf("%s: %d bytes in use, %d wanted: %w",

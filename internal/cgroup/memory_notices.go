@@ -8,19 +8,19 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// notice is what listeners have heard from the kernel since the last sample.
+// notice is what the kernel has announced since the last sample.
 type notice struct {
 	changed bool // memory may have changed, or a limit was hit
 	armed   bool // v1: all thresholds around the last sample are armed
 
-	state         bool // v2: empty and frozen are new
+	state         bool // v2: empty and frozen are set
 	empty, frozen bool
 
-	err error // the watching ends
+	err error // watching ends with this error
 }
 
-// listen starts the goroutines that hear the kernel's notices until ctx ends. They sleep in the
-// runtime's poller, without a thread.
+// listen starts goroutines that listen to the kernel until ctx ends. They wait in the runtime's
+// poller and need no thread.
 func (w *watcher) listen(ctx context.Context, listeners *sync.WaitGroup) error {
 	if !w.dir.h.v2 {
 		t, err := newThresholds(w.dir)
@@ -46,7 +46,7 @@ func (w *watcher) listen(ctx context.Context, listeners *sync.WaitGroup) error {
 	return nil
 }
 
-// post adds to the notice by add and has the job sampled.
+// post changes the notice with add and requests a sample.
 func (w *watcher) post(add func(*notice)) {
 	w.mu.Lock()
 	add(&w.notice)
@@ -54,7 +54,7 @@ func (w *watcher) post(add func(*notice)) {
 	w.entry.Wake()
 }
 
-// hearV1 arms thresholds when the beat asks for it and then waits until one is passed.
+// hearV1 arms thresholds when the beat requests it, and then waits until one is crossed.
 func (w *watcher) hearV1(ctx context.Context, t *thresholds) {
 	for {
 		select {
@@ -62,7 +62,7 @@ func (w *watcher) hearV1(ctx context.Context, t *thresholds) {
 			return
 		case current := <-w.arm:
 			added, err := t.arm(ctx, current)
-			if err == nil && !added { // if something was added, memory may have moved past it meanwhile
+			if err == nil && !added { // while something was added, memory may have moved past it
 				w.post(func(n *notice) { n.armed = true })
 				if err = t.wait(ctx); err == nil {
 					w.report((&reader{dir: w.dir}).oomKills())
@@ -76,11 +76,12 @@ func (w *watcher) hearV1(ctx context.Context, t *thresholds) {
 	}
 }
 
-// quiet is the pause of a v2 listener after each notice. A job at its limit makes notices all the
-// time. The pause bounds what they cost and is short enough for a kill that comes in it.
+// quiet is the pause of a v2 listener after each event. A job at its limit causes events all the
+// time. The pause limits their cost, and is short enough for reporting a kill that happens during
+// it.
 const quiet = 40 * time.Millisecond
 
-// hearV2 reads file at once and whenever the kernel announces a change, until ctx ends or the
+// hearV2 reads file immediately and whenever the kernel announces a change, until ctx ends or the
 // cgroup is gone.
 func (w *watcher) hearV2(ctx context.Context, f kernfs.Watch, file string) {
 	for {

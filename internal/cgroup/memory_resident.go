@@ -5,24 +5,24 @@ import (
 	"fmt"
 )
 
-// Resident is what a job holds in memory without caches, in bytes.
+// Resident is a job's memory without caches, in bytes.
 type Resident struct {
-	// Used is anonymous and shared memory now; where Exact is false, all of the job's memory, which
-	// is at least that.
+	// Used is anonymous and shared memory now. If Exact is false it is all of the job's memory,
+	// which is at least as much.
 	Used  int64
 	Exact bool
-	// Kernel is kernel memory beside that, as far as the kernel certainly cannot have it back
-	// before the job gives it up (see memory_kernel.go). Kernel is 0 if Exact is false, since Used
-	// has it.
+	// Kernel is the kernel memory in addition to Used that the kernel certainly cannot reclaim
+	// before the job releases it (see memory_kernel.go). It is 0 if Exact is false, since Used
+	// includes it then.
 	Kernel int64
-	// Seen is the greatest sum of anonymous and shared memory that a sample of Watch has shown so
-	// far. Unlike in Usage.MemPeak, nothing in it is inferred.
+	// Seen is the greatest sum of anonymous and shared memory in any sample of Watch. Unlike
+	// Usage.MemPeak, it includes nothing that is inferred.
 	Seen int64
 }
 
-// Resident reads what the job holds. If all of its memory, page cache included, is enough or less,
-// Resident reads one small file instead of the kernel's long one. Resident fails with ErrNotFound
-// when the job has no cgroup, and with ErrUnsupported without a memory controller.
+// Resident reads the job's memory. If all of its memory, including page cache, is at most enough,
+// Resident reads only one small file instead of the kernel's long one. It fails with ErrNotFound if
+// the job has no cgroup, and with ErrUnsupported if there is no memory controller.
 func (j *Job) Resident(enough int64) (Resident, error) {
 	d, ok := j.with("memory")
 	if !ok {

@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// v1's soft limit is heeded when the node itself runs out of memory. The kernel reclaims first from
-// the cgroups that are furthest above theirs (mem_cgroup_soft_limit_reclaim in mm/memcontrol-v1.c).
-// Below it a cgroup is reclaimed from only when that was not enough.
+// v1's soft limit applies when the node itself runs out of memory. The kernel first reclaims from
+// the cgroups that exceed their soft limits the most (mem_cgroup_soft_limit_reclaim in
+// mm/memcontrol-v1.c). It reclaims from cgroups below their soft limits only if that is not enough.
 //
-// v2 says the same by memory.low (cgroup-v2.rst, "Memory Interface Files"). Memory of a cgroup up
-// to it is reclaimed only when nothing else is left. "Issues with v1" there names it the successor.
-// memory.high is not the same: it throttles a job also if there is memory for all.
+// v2's memory.low does the same (cgroup-v2.rst, "Memory Interface Files"). Memory of a cgroup up to
+// memory.low is reclaimed only when nothing else is left. "Issues with v1" in that document names
+// it as the successor. memory.high is different: it throttles a job even if there is enough memory.
 //
-// A job has no more of memory.low than its parents have (effective_protection in
-// mm/page_counter.c). The parents get what all jobs together have, and no more. With the mount
-// option memory_recursiveprot the rest of a parent's would go to the jobs that are above theirs.
+// A job is protected only as far as its parents are (effective_protection in mm/page_counter.c). So
+// the parents get the sum of all jobs, and no more. With the mount option memory_recursiveprot,
+// jobs that exceed theirs would get any surplus of a parent.
 
-// protectStill is protect where an earlier process has left something of it.
+// protectStill calls protect if an earlier process has left protection in place.
 func (t *Tree) protectStill() error {
 	if h := t.with("memory"); h == nil || !h.v2 {
 		return nil
@@ -29,9 +29,9 @@ func (t *Tree) protectStill() error {
 	return t.protect()
 }
 
-// protect gives the parents of all jobs the memory.low that the jobs have together. protect is
-// idempotent. systemd writes the unit's own file when it realizes the unit anew. The next begin or
-// end of a job puts it right.
+// protect gives the parents of all jobs the sum of the jobs' memory.low. It is idempotent. When
+// systemd applies its settings to the unit again, it overwrites the unit's file. The next begin or
+// end of a job corrects it.
 func (t *Tree) protect() error {
 	h := t.with("memory")
 	if h == nil || !h.v2 {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thresholds wakes a watcher when a v1 job's memory passes one of the levels around it, up or down
-// (cgroup-v1/memory.rst, sections 9, 10 and 11). The watcher also wakes when memory has run out,
-// and when the kernel has to reclaim at the limit. Then private memory may grow while the total
+// thresholds wakes a watcher when a v1 job's memory crosses one of the levels around it, up or down
+// (cgroup-v1/memory.rst, sections 9, 10 and 11). It also wakes the watcher when memory runs out,
+// and when the kernel has to reclaim at the limit. Then private memory can grow while the total
 // does not.
 //
-// All of it comes on one eventfd. A registration waits for a grace period of the kernel, about 8
-// ms, and cannot be taken back alone. So levels are fixed points, and once armed stay armed: a job
-// that goes up and down arms nothing new. Closing the eventfd ends them all. Removing the cgroup
-// does too, without waiting for it, and is announced.
+// All events arrive on one eventfd. A registration waits for a grace period of the kernel, about 8
+// ms, and cannot be removed separately. So the levels are fixed and stay armed: a job that goes up
+// and down registers nothing new. Closing the eventfd removes all of them. Removing the cgroup also
+// does, sends an event, and does not wait for it.
 type thresholds struct {
 	dir     directory
 	eventfd *os.File
@@ -34,7 +34,7 @@ func newThresholds(d directory) (*thresholds, error) {
 
 func (t *thresholds) close() { t.eventfd.Close() }
 
-// arm registers what is missing for memory to be at current, and reports whether anything was.
+// arm registers the missing levels around current, and reports whether there were any.
 func (t *thresholds) arm(ctx context.Context, current int64) (added bool, err error) {
 	if len(t.armed) == 0 {
 		for _, event := range []struct{ file, args string }{
@@ -58,7 +58,7 @@ func (t *thresholds) arm(ctx context.Context, current int64) (added bool, err er
 	return added, nil
 }
 
-// register asks for one more reason to wake up.
+// register adds one more event.
 func (t *thresholds) register(ctx context.Context, file, args string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (t *thresholds) register(ctx context.Context, file, args string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // the kernel holds what it needs
+	defer f.Close() // the kernel keeps what it needs
 	conn, err := t.eventfd.SyscallConn()
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (t *thresholds) register(ctx context.Context, file, args string) error {
 	return written
 }
 
-// wait sleeps until there is news. No thread sleeps with it.
+// wait sleeps until there is an event. No thread is blocked.
 func (t *thresholds) wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { t.eventfd.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -94,7 +94,7 @@ func (t *thresholds) wait(ctx context.Context) error {
 	return err
 }
 
-// step is how far memory may move unnoticed from n bytes: by a 64th, but not by less than 1 MiB.
+// step returns how far memory may move unnoticed from n bytes: by a 64th, but at least by 1 MiB.
 func step(n int64) int64 { return max(1<<20, n/64&^4095) }
 
 // near reports whether memory has hardly moved.
@@ -103,8 +103,8 @@ func near(before, after int64) bool {
 	return max(d, -d) < step(before)
 }
 
-// levels returns the fixed points next to n bytes: each is a step from the one below. The lowest is
-// 0, which is no threshold.
+// levels returns the fixed levels around n bytes. Each is one step above the previous. The lowest
+// is 0, which is not a threshold.
 func levels(n int64) (below, above int64) {
 	for above = step(0); above <= n; above += step(above) {
 		below = above

@@ -10,26 +10,26 @@ import (
 	"github.com/hookhost/hookhost/internal/sample"
 )
 
-// Watch follows the job's memory until ctx ends, or until the cgroup is gone, and then returns nil.
-// Watch finds the peak that Usage reports as MemPeak and keeps it with the cgroup, so that watching
-// can be broken off and resumed. onOOM gets the number of processes that the kernel has killed so
-// far whenever Watch learns of more, also of those from before. A kill that Watch does not learn of
-// at once still counts in Usage. onMemory, which may be nil, gets the greatest anonymous and shared
-// memory, in bytes, that a sample tells of since the one before. The beat calls it, so it must not
-// wait. Watch fails with ErrUnsupported without a memory controller. A job needs one watcher; a
-// second one does no harm.
+// Watch watches the job's memory until ctx ends or the cgroup is gone, and then returns nil. It
+// finds the peak that Usage reports as MemPeak and stores it with the cgroup, so that watching can
+// be interrupted and resumed. onOOM gets the number of processes that the kernel has killed so far,
+// including earlier ones, whenever Watch sees more of them. A kill that Watch misses at first still
+// counts in Usage. onMemory, which may be nil, gets the greatest anonymous and shared memory since
+// the previous sample, in bytes. The beat calls it, so it must not block. Watch fails with
+// ErrUnsupported if there is no memory controller. One watcher per job is enough, but a second one
+// does no harm.
 //
-// The samples are taken by the tree's beat. On v1 there are none until the kernel announces a
-// change (see thresholds). When memory changes there is one every 2 to 20 milliseconds, and one
-// every 50 if it goes on to grow. A v2 kernel announces kills, hits of limits, and that the job
-// froze or lost its last process, but not that memory changes. So there the pauses grow, from 10
-// milliseconds while memory changes to 15 to 30 seconds while it does not. A frozen job is not
-// sampled. An empty one is asked only whether it is still there, after 10 milliseconds to 10
-// seconds. A peak that came and went between two samples is known by the kernel's peak of all
-// memory, if that tells (see peak).
+// The tree's beat takes the samples. On v1 there are none until the kernel announces a change (see
+// thresholds). While memory changes there is a sample every 2 to 20 milliseconds, or every 50 if it
+// keeps growing. A v2 kernel announces kills, hits of limits, and that the job froze or lost its
+// last process, but not that memory changes. So the pauses there grow from 10 milliseconds while
+// memory changes to 15 to 30 seconds while it does not. A frozen job is not sampled. For an empty
+// one, Watch only checks whether it still exists, after 10 milliseconds to 10 seconds. If the
+// kernel records the peak of all memory, it may show a peak between two samples (see peak).
 //
-// A kill is known within 100 milliseconds on either version: at the kernel's notice, or at the next
-// sample. v2 sends at most one notice each 10 milliseconds, v1 one before it chooses the victim.
+// A kill is noticed within 100 milliseconds on either version, by an event of the kernel or the
+// next sample. v2 sends at most one event every 10 milliseconds. v1 sends one before it chooses the
+// victim.
 func (j *Job) Watch(ctx context.Context, onOOM, onMemory func(int64)) error {
 	d, ok := j.with("memory")
 	if !ok {
@@ -52,7 +52,7 @@ func (j *Job) Watch(ctx context.Context, onOOM, onMemory func(int64)) error {
 	return fmt.Errorf("watch job %s: %w", j.id, err)
 }
 
-// serve calls onOOM until ctx or the watching ends.
+// serve calls onOOM until ctx ends or watching ends.
 func (w *watcher) serve(ctx context.Context, onOOM func(int64)) error {
 	for {
 		select {
@@ -66,32 +66,33 @@ func (w *watcher) serve(ctx context.Context, onOOM func(int64)) error {
 	}
 }
 
-// watcher is one run of Watch. Its listeners hear the kernel's notices, and the beat takes samples.
+// watcher is one run of Watch. Its listeners wait for the kernel's events, and the beat takes
+// samples.
 type watcher struct {
 	dir    directory
 	entry  *sample.Entry
 	memory func(int64) // onMemory, never nil
-	kills  chan int64  // the newest number that onOOM has not had; holds one
+	kills  chan int64  // the newest number not yet passed to onOOM; holds one
 	ended  chan error  // holds one
-	arm    chan int64  // v1: the memory at which thresholds are to be armed; holds one
+	arm    chan int64  // v1: the memory around which to arm thresholds; holds one
 
-	mu       sync.Mutex // guards the following, which listeners write
+	mu       sync.Mutex // guards the next fields, which listeners write
 	notice   notice
 	reported int64 // kills
 
-	// The rest is the beat's.
+	// Only the beat uses the rest.
 	last   *memorySample
 	peak   peak
 	stored peak
 
 	pause, shortest, longest time.Duration
-	burst                    time.Duration // boot time at which memory began to grow
+	burst                    time.Duration // boot time when memory began to grow
 	removal                  time.Duration // v2: pause of an empty job
 	empty, frozen            bool          // v2
 }
 
-// A burst is sampled closely. If it lasts longer, the kernel's peak of all memory tells what came
-// between two samples (see peak), so that close ones would only cost.
+// A burst is sampled closely. If it lasts longer, the kernel's peak of all memory shows what
+// happened between two samples (see peak), so close samples would only cost time.
 const (
 	closely = 200 * time.Millisecond
 	growing = 50 * time.Millisecond
@@ -118,7 +119,7 @@ func newWatcher(d directory, onMemory func(int64)) *watcher {
 	return w
 }
 
-// next returns the pause while memory grows.
+// next returns the pause while memory is growing.
 func (w *watcher) next() time.Duration {
 	if age := w.last.at - w.burst; age > closely {
 		return max(w.shortest, min(age/8, growing))
@@ -126,7 +127,7 @@ func (w *watcher) next() time.Duration {
 	return w.shortest
 }
 
-// Sample is for the beat.
+// Sample is called by the beat.
 func (w *watcher) Sample() sample.Next {
 	w.mu.Lock()
 	n := w.notice
@@ -143,15 +144,15 @@ func (w *watcher) Sample() sample.Next {
 	if err != nil {
 		select {
 		case w.ended <- err:
-		default: // a notice woke the entry once more
+		default: // an event woke the entry again
 		}
 	}
 	return next
 }
 
-// sampleV1 samples while memory moves. Once it has been at rest for a while thresholds are armed,
-// and the watcher sleeps until one is passed. Arming takes milliseconds, in which the cgroup cannot
-// be removed, and a job that ends at once is spared it.
+// sampleV1 samples while memory is changing. When it has been stable for a while, thresholds are
+// armed, and the watcher sleeps until one is crossed. Arming takes milliseconds, during which the
+// cgroup cannot be removed. A job that ends right away is spared that.
 func (w *watcher) sampleV1(n notice) (sample.Next, error) {
 	if n.armed {
 		w.peak.until = 0
@@ -174,8 +175,8 @@ func (w *watcher) sampleV1(n notice) (sample.Next, error) {
 	return sample.Next{After: w.pause}, nil
 }
 
-// sampleV2 samples when the kernel has news, and at growing intervals while the job has processes
-// that run. A removal is announced to nobody.
+// sampleV2 samples after an event, and at growing intervals while the job has running processes.
+// The kernel does not announce that a cgroup is removed.
 func (w *watcher) sampleV2(n notice) (sample.Next, error) {
 	if n.state {
 		w.empty, w.frozen, w.removal = n.empty, n.frozen, shortestRemoval
@@ -189,7 +190,7 @@ func (w *watcher) sampleV2(n notice) (sample.Next, error) {
 		return sample.Asleep, err
 	}
 	if w.empty || w.frozen {
-		// Nothing can use memory before the kernel has announced it.
+		// Nothing can use memory until the kernel announces it.
 		w.peak.until = 0
 		if err := w.store(); err != nil {
 			return sample.Asleep, err
@@ -208,8 +209,8 @@ func (w *watcher) sampleV2(n notice) (sample.Next, error) {
 	return sample.Next{After: w.longest, Slack: w.longest}, nil
 }
 
-// sample takes a sample, keeps the peak and reports kills. moved is whether memory moves. The next
-// pause is set.
+// sample takes a sample, records the peak, reports kills and sets the next pause. It returns
+// whether memory is changing.
 func (w *watcher) sample() (moved bool, err error) {
 	r := &reader{dir: w.dir}
 	s := r.sample()
@@ -224,13 +225,13 @@ func (w *watcher) sample() (moved bool, err error) {
 	w.peak = w.peak.add(s)
 	grew := w.peak.used > before
 	most := s.used()
-	if grew { // it may have been more between the two samples
+	if grew { // there may have been more between the two samples
 		most = w.peak.used
 	}
 	w.memory(most)
 	moved = w.last != nil && !near(w.last.current, s.current)
 	w.last = s
-	if w.pause > closely { // v2: it was at rest
+	if w.pause > closely { // v2: memory was stable
 		w.burst = s.at
 	}
 	if w.pause = min(2*w.pause, w.longest); grew || moved && w.dir.h.v2 {
@@ -240,7 +241,7 @@ func (w *watcher) sample() (moved bool, err error) {
 	return moved || grew, w.store()
 }
 
-// report hands over the number of kills if it is greater than before.
+// report passes on the number of kills if it has grown.
 func (w *watcher) report(kills *int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +256,7 @@ func (w *watcher) report(kills *int64) {
 	w.kills <- *kills
 }
 
-// store keeps the peak with the cgroup.
+// store stores the peak with the cgroup.
 func (w *watcher) store() error {
 	if w.peak == w.stored {
 		return nil
@@ -267,5 +268,5 @@ func (w *watcher) store() error {
 	return nil
 }
 
-// isGone reports whether err is how watching a job's cgroup ends when that is removed.
+// isGone reports whether err means that the job's cgroup was removed while it was watched.
 func isGone(err error) bool { return gone(err) || errors.Is(err, ErrNotFound) }

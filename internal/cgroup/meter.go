@@ -13,44 +13,45 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Reading is what a job uses and has used, processes that have ended included. NaN is a value that
-// this kernel does not tell.
+// Reading is what a job is using and has used, including processes that have ended. NaN means that
+// this kernel does not provide the value.
 type Reading struct {
 	CPU float64 // seconds of cpu time so far
 
-	RSS, Cache float64 // bytes now: anonymous and shared memory, page cache of files
-	Pids       float64 // tasks now, threads included
+	RSS, Cache float64 // current bytes: anonymous and shared memory, page cache of files
+	Pids       float64 // current tasks, including threads
 
-	// ReadBytes and WriteBytes are of block devices so far. A device that lies on another one, such
-	// as a logical volume, counts with it: the bytes are there twice.
+	// ReadBytes and WriteBytes are totals of block devices. If a device is on top of another, such
+	// as a logical volume, both count, and the bytes appear twice.
 	ReadBytes, WriteBytes float64
 
-	// Pressure is for how many seconds so far some task waited (accounting/psi.rst).
+	// The pressures are the total seconds in which some task waited (accounting/psi.rst).
 	CPUPressure, MemoryPressure, IOPressure float64
 }
 
-// nothing is a Reading of which nothing is known.
+// nothing is a Reading without any values.
 var nothing = func() Reading {
 	n := math.NaN()
 	return Reading{n, n, n, n, n, n, n, n, n}
 }()
 
-// Meter reads a job's counters again and again. The files stay open in between, and a reading
-// leaves no garbage. containerd/cgroups' Stat reads every file and has 0 for an absent counter. A
-// Meter is for one goroutine at a time.
+// Meter reads a job's counters repeatedly. It keeps the files open, and a reading allocates
+// nothing. Only one goroutine may use a Meter at a time.
+//
+// Stat of containerd/cgroups reads every file and has 0 for a missing counter.
 type Meter struct {
 	job   *Job
 	files []meterFile
 	now   Reading
 }
 
-// meterFile is a file of the job and how it is read.
+// meterFile is a file of the job and its parser.
 type meterFile struct {
 	*kernfs.Reader
 	parse func(text []byte) error
 }
 
-// Meter returns a meter of the job. No file is touched.
+// Meter returns a meter of the job. It does not touch any file.
 func (j *Job) Meter() *Meter {
 	m := &Meter{job: j}
 	if d, ok := j.with("memory"); ok {
@@ -86,8 +87,8 @@ func (m *Meter) add(d directory, file string, parse func([]byte) error) {
 	m.files = append(m.files, meterFile{d.Reader(file), parse})
 }
 
-// Read reads what the job uses now. Read fails with ErrNotFound when the job has no cgroup. With
-// another error the values that could be read are there all the same.
+// Read reads what the job is using now. It fails with ErrNotFound if the job has no cgroup. With
+// any other error, the values that could be read are still returned.
 func (m *Meter) Read() (Reading, error) {
 	m.now = nothing
 	found, missing := false, false
@@ -96,7 +97,7 @@ func (m *Meter) Read() (Reading, error) {
 		switch err := m.files[i].View(m.files[i].parse); {
 		case err == nil:
 			found = true
-		case gone(err), errors.Is(err, unix.EOPNOTSUPP): // the latter of psi=0 on older kernels
+		case gone(err), errors.Is(err, unix.EOPNOTSUPP): // the latter with psi=0 on older kernels
 			m.files[i].Reader, missing = nil, true
 		default:
 			errs = append(errs, err)
@@ -105,7 +106,7 @@ func (m *Meter) Read() (Reading, error) {
 	if !found && !m.job.Exists() {
 		return nothing, fmt.Errorf("reading of job %s: %w", m.job.id, ErrNotFound)
 	}
-	if missing { // for as long as the cgroup is there
+	if missing { // they stay missing as long as the cgroup exists
 		m.files = slices.DeleteFunc(m.files, func(f meterFile) bool { return f.Reader == nil })
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -155,8 +156,8 @@ func (m *Meter) cpu(text []byte) error {
 	})
 }
 
-// io reads lines such as "8:0 rbytes=4096 wbytes=0 rios=1". A file without a line is that of a job
-// that has not done any.
+// io parses lines such as "8:0 rbytes=4096 wbytes=0 rios=1". A file without lines belongs to a job
+// that has done no I/O.
 func (m *Meter) io(text []byte) error {
 	m.now.ReadBytes, m.now.WriteBytes = 0, 0
 	return eachKey(text, func(_, words []byte) error {
@@ -172,8 +173,9 @@ func (m *Meter) io(text []byte) error {
 	})
 }
 
-// blkio reads lines such as "8:0 Read 4096". Newer kernels count a device only once somebody has
-// set a limit for it (blk_throtl_init), and have a total of 0 without. So no device is not known.
+// blkio parses lines such as "8:0 Read 4096". Newer kernels count a device only after somebody has
+// set a limit for it (blk_throtl_init), and otherwise show a total of 0. So without any device the
+// values are unknown.
 func (m *Meter) blkio(text []byte) error {
 	return eachKey(text, func(_, rest []byte) error {
 		key, value, counted := bytes.Cut(rest, []byte{' '})
@@ -200,7 +202,7 @@ func (m *Meter) addIO(read, write bool, value []byte) error {
 	return nil
 }
 
-// eachKey calls see with the first word of each line and with what follows it.
+// eachKey calls see with the first word and the rest of each line.
 func eachKey(text []byte, see func(key, rest []byte) error) error {
 	for len(text) > 0 {
 		var line []byte
@@ -213,8 +215,8 @@ func eachKey(text []byte, see func(key, rest []byte) error) error {
 	return nil
 }
 
-// parseSome reads the total of the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=12", which
-// has microseconds.
+// parseSome parses the total of the line "some avg10=0.00 avg60=0.00 avg300=0.00 total=12", in
+// microseconds.
 func parseSome(to *float64, text []byte) error {
 	return eachKey(text, func(key, rest []byte) error {
 		if string(key) != "some" {
@@ -226,7 +228,7 @@ func parseSome(to *float64, text []byte) error {
 	})
 }
 
-// parseNumber reads a whole number of units, of which unit are one.
+// parseNumber parses a whole number and divides it by unit.
 func parseNumber(to *float64, text []byte, unit float64) error {
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
 	if err != nil {

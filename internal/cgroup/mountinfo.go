@@ -14,16 +14,16 @@ import (
 // Mount is a mounted cgroup hierarchy.
 type Mount struct {
 	Point    string
-	Root     string // the directory of the hierarchy that is mounted there
+	Root     string // the directory of the hierarchy that is mounted
 	V2       bool
-	ReadOnly bool     // the mount, which the file system need not be
+	ReadOnly bool     // refers to the mount; the file system may still be writable
 	Options  []string // of the file system, on v2
 
-	controllers []string // v1: as the options of the file system name them, co-mounted ones together
+	controllers []string // v1: from the options of the file system; several if mounted together
 }
 
-// Mounts returns the cgroup hierarchies in the mount table of this process
-// (proc_pid_mountinfo(5)), in its order. A later mount on the same point hides an earlier one.
+// Mounts returns the cgroup hierarchies in the mount table of this process (proc_pid_mountinfo(5)),
+// in its order. A later mount on the same point hides an earlier one.
 func Mounts(proc *kernfs.FS) ([]Mount, error) {
 	const table = "self/mountinfo"
 	text, err := proc.ReadFile(table)
@@ -37,8 +37,8 @@ func Mounts(proc *kernfs.FS) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseMountinfo leaves out lines that the library cannot read for their length. Overlays have such
-// lines, cgroups none.
+// parseMountinfo skips lines that are too long for the library. Overlays have such lines, but
+// cgroups do not.
 func parseMountinfo(text []byte) ([]Mount, error) {
 	var short []byte
 	for line := range bytes.Lines(text) {

@@ -13,42 +13,43 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// The kernel moves a process by its number (cgroup.procs). The number may be another process's by
-// the time of the write, since the parent of a process decides when it is reaped. Two rules hold
-// all the same:
+// The kernel moves a process by its pid (cgroup.procs). By the time of the write the pid may have
+// been reused, since the parent of a process decides when it is reaped. Two rules protect against
+// that:
 //
-//   - Nothing here moves a process out of a job: neither to no job nor to another one. A process
-//     that is in a job by halves counts as that job's.
-//   - Each process is held, and asked right before each write whether it has its number still. It
-//     is asked again after the last one.
+//   - Nothing here moves a process out of a job, neither to another job nor out of all jobs.
+//     A process that is partly in a job belongs to that job.
+//   - Each process is held. Right before each write, and after the last one, it is checked
+//     that the process still has its pid.
 //
-// A process that was moved by mistake stays where it is. Its place of before is lost, and a way
-// back would be a way out for the job's own. The parent of an orphan is init, and a child that MoM
-// has just started in the job has root's uids. Nothing is built on the kernel's refusal to move
-// another user's process: v2 has none.
+// A process that was moved by mistake stays where it is. Its previous place is unknown, and moving
+// it back would give the job's processes a way out. The parent of an orphan is init, and a child
+// that MoM has just started in the job has root's uids. Nothing relies on the kernel refusing to
+// move another user's process, because v2 does not refuse.
 
-// Process is a hold on a process, such as proc.Held. Signal 0 fails once the number may be
-// another's.
+// Process is a process that is held, such as proc.Held. Signal 0 fails once the pid may have been
+// reused.
 type Process interface {
 	PID() int
 	Signal(syscall.Signal) error
 }
 
-// ErrEnded says that the process ended while it was moved. Another one that got its number
-// meanwhile may have been moved in its stead.
+// ErrEnded means that the process ended while it was moved. Another process that got its pid may
+// have been moved instead.
 var ErrEnded = errors.New("process has ended")
 
-// OtherJobError is the job that a process is part of, in one hierarchy at least, and stays in.
+// OtherJobError is the job that a process already belongs to, in at least one hierarchy, and stays
+// in.
 type OtherJobError string
 
-// Error is to follow the name of the process.
+// Error returns text that follows the name of the process.
 func (e OtherJobError) Error() string { return "it is part of job " + string(e) }
 
-// Attach moves a process into the job's cgroup, all its threads. taken is whether the process was
-// in no part of the job before. A hierarchy in which the process is in the job, or below it, is
-// left alone. So Attach is idempotent, and completes one that failed half way. Attach fails with
-// OtherJobError for a process of another job, with ErrEnded and with ErrNotFound. After other
-// errors it goes on and returns all of them. Children that the process forks meanwhile may stay
+// Attach moves a process with all its threads into the job's cgroup. taken is whether the process
+// was in no part of the job before. Hierarchies in which it is already in the job, or below it, are
+// skipped. So Attach is idempotent, and completes an attempt that failed half way. It stops with
+// OtherJobError if the process is in another job, with ErrEnded, or with ErrNotFound. After other
+// errors it continues and returns all of them. Children that the process forks meanwhile may stay
 // outside.
 func (j *Job) Attach(p Process) (taken bool, err error) {
 	op := func(err error) error { return fmt.Errorf("attach process %d to job %s: %w", p.PID(), j.id, err) }
@@ -87,10 +88,10 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 	return taken, errors.Join(errs...)
 }
 
-// AttachSubgroup moves a process of the job into a subgroup, all its threads. In a hierarchy where
-// the process is not in the job it stays where it is. AttachSubgroup is idempotent and fails as
-// Attach does. Children that the process forks meanwhile may stay where they are: they are in
-// Ungrouped.
+// AttachSubgroup moves a process of the job with all its threads into a subgroup. In hierarchies
+// where the process is not in the job, it stays where it is. AttachSubgroup is idempotent and fails
+// as Attach does. Children that the process forks meanwhile may stay where they are, and Ungrouped
+// returns them.
 func (j *Job) AttachSubgroup(name string, p Process) error {
 	op := func(err error) error {
 		return fmt.Errorf("attach process %d to subgroup %s of job %s: %w", p.PID(), name, j.id, err)
@@ -125,16 +126,16 @@ func (j *Job) AttachSubgroup(name string, p Process) error {
 	return errors.Join(errs...)
 }
 
-// whereabouts is cgroupsOf of a process that is to be moved.
+// whereabouts is cgroupsOf for a process that is about to be moved.
 func (t *Tree) whereabouts(pid int) (map[*hierarchy]string, error) {
-	if pid <= 0 { // 0 would be this process
+	if pid <= 0 { // 0 would mean this process
 		return nil, errors.New("not a process id")
 	}
 	return t.cgroupsOf(pid)
 }
 
-// holds reports whether something is where the job's processes are in hierarchy i, by what
-// cgroupsOf says of it.
+// holds reports whether a process is where the job's processes are in hierarchy i, given the result
+// of cgroupsOf.
 func (j *Job) holds(i int, at map[*hierarchy]string) bool {
 	h := j.dirs[i].h
 	if id, in := h.jobAt(at[h]); in {
@@ -143,10 +144,10 @@ func (j *Job) holds(i int, at map[*hierarchy]string) bool {
 	return j.mayLack(i) && at[h] == h.jobsPath() && !j.dirs[i].Exists(".")
 }
 
-// nobody is a number that no process has: it is above the kernel's greatest pid_max.
+// nobody is a pid that no process has, because it exceeds the kernel's maximum for pid_max.
 var nobody = strconv.Itoa(math.MaxInt32)
 
-// asked fails with ErrEnded once the number of a process may be another's.
+// asked fails with ErrEnded once the pid of a process may have been reused.
 func asked(p Process) error {
 	err := p.Signal(0)
 	if errors.Is(err, proc.ErrGone) {
@@ -155,10 +156,10 @@ func asked(p Process) error {
 	return err
 }
 
-// enter writes the number of a process to cgroup.procs of dir. The first move after a quiet while
-// waits for a grace period of the kernel (cgroup_threadgroup_rwsem): milliseconds, in which a
-// number may be given away. So a number that nobody has is written first. Between the question and
-// the move there are microseconds then.
+// enter writes the pid of a process to cgroup.procs of dir. The first move after a pause waits for
+// a grace period of the kernel (cgroup_threadgroup_rwsem). That takes milliseconds, in which the
+// pid could be reused. So enter first writes a pid that nobody has. Then only microseconds pass
+// between the check and the move.
 func enter(dir *kernfs.FS, p Process) error {
 	procs := dir.Writer("cgroup.procs")
 	defer procs.Close()

@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// BySystemd returns the cgroup that systemd has the calling process in: of systemd's own v1
-// hierarchy if there is one, else of the v2 tree. The result is "" if that cannot be told.
+// BySystemd returns the cgroup in which systemd manages the calling process. It is in systemd's v1
+// hierarchy if there is one, else in the v2 tree. The result is "" if it cannot be read.
 func BySystemd(proc *kernfs.FS) string {
 	text, err := proc.ReadFile("self/cgroup")
 	if err != nil {

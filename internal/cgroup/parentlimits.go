@@ -7,14 +7,14 @@ import (
 	"path"
 )
 
-// The parent of all jobs has limits that hold for all of them together: memory, memory and swap,
-// tasks, huge pages. They are on its directory below the unit, UNIT/jobid or UNIT/jobs. So systemd
-// neither sets them nor takes them back, as it does with the unit's own files.
+// The parent of all jobs has limits for all of them together: memory, memory and swap, tasks, huge
+// pages. They are on the directory below the unit, UNIT/jobid or UNIT/jobs. So systemd neither sets
+// nor resets them, as it does with the unit's files.
 
-// shared are the controllers whose limits the parent has.
+// shared are the controllers of the parent's limits.
 var shared = []string{"memory", "pids", "hugetlb"}
 
-// parent is the parent of all jobs, with the directories of a job.
+// parent returns the parent of all jobs as a Job.
 func (t *Tree) parent() *Job {
 	p := &Job{tree: t, id: "(all)"}
 	for _, h := range t.hierarchies {
@@ -23,30 +23,31 @@ func (t *Tree) parent() *Job {
 	return p
 }
 
-// ParentLimits returns the limits in force of all jobs together: Mem, MemSwap, Pids and Hugetlb.
-// ParentLimits fails with ErrNotFound before Prepare.
+// ParentLimits returns the limits in force for all jobs together: Mem, MemSwap, Pids and Hugetlb.
+// It fails with ErrNotFound before Prepare.
 func (t *Tree) ParentLimits() (Limits, error) {
 	l, err := t.parent().Limits(shared...)
 	return Limits{Mem: l.Mem, MemSwap: l.MemSwap, Pids: l.Pids, Hugetlb: l.Hugetlb}, err
 }
 
-// LimitParent changes the limits of all jobs together to l, of which Mem, MemSwap, Pids and Hugetlb
-// count. A limit that l does not have is lifted. MemSwap needs Mem. Each is read back. LimitParent
-// is idempotent.
+// LimitParent changes the limits of all jobs together to Mem, MemSwap, Pids and Hugetlb of l.
+// Limits that l does not have are lifted. MemSwap requires Mem. Each limit is read back.
+// LimitParent is idempotent.
 //
-// No process is killed for it. Jobs that have more memory or huge pages than that and do not give
-// it back keep the limit that they had: ErrInUse. To give page cache back may take reclaimTime. The
-// other limits come into force all the same, and all errors are returned.
+// No process is killed for it. Jobs may use more memory or huge pages than the new limit and be
+// unable to give them back. Then the old limit stays and the error is ErrInUse. Reclaiming page
+// cache may take up to reclaimTime. The other limits are applied anyway, and all errors are
+// returned.
 func (t *Tree) LimitParent(l Limits) error {
 	p := t.parent()
 	from, err := p.Limits(shared...)
 	if err != nil {
 		return fmt.Errorf("limit all jobs: %w", err)
 	}
-	to := from // with memory.low, which is protect's
+	to := from // including memory.low, which protect sets
 	to.Mem, to.MemSwap, to.Pids, to.Hugetlb = l.Mem, l.MemSwap, l.Pids, l.Hugetlb
 	var errs []error
-	stays := false // the limit of memory, by which that of swap goes
+	stays := false // the limit of memory stays, and so does that of swap
 	for _, w := range p.planOf(shared, &from, to) {
 		if stays && w.Controller == "memory" {
 			continue
@@ -67,10 +68,9 @@ func (t *Tree) LimitParent(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// giveBack has the jobs give back page cache until they fit into a limit of memory. If they do not
-// fit, giveBack fails with ErrInUse, and nothing of theirs is sent to swap for it. v2's kernel
-// takes any limit, and kills if reclaim is not enough (memory_max_write). v1's does all else by
-// itself.
+// giveBack makes the jobs give back page cache until they fit into a limit of memory. If they
+// cannot, it fails with ErrInUse without swapping anything out. v2 accepts any limit, and kills if
+// reclaim is not enough (memory_max_write). v1 does the rest by itself.
 func (d directory) giveBack(limit int64) error {
 	r := &reader{dir: d}
 	use := r.memoryUse()
@@ -87,8 +87,8 @@ func (d directory) giveBack(limit int64) error {
 	return d.reclaimTo(limit)
 }
 
-// PidsAbove returns the least limit of tasks above the parent of all jobs, nil if there is none.
-// Such are TasksMax of the unit, and a container's limit where the tree's mount is its cgroup.
+// PidsAbove returns the lowest limit of tasks above the parent of all jobs, or nil. Examples are
+// TasksMax of the unit, and a container's limit if the tree's mount is its cgroup.
 func (t *Tree) PidsAbove() (least *int64, err error) {
 	h := t.with("pids")
 	if h == nil {

@@ -2,7 +2,8 @@ package cgroup
 
 import "fmt"
 
-// pidsController bounds the number of tasks by the same file in both versions (cgroup-v1/pids.rst).
+// pidsController limits the number of tasks, with the same file in both versions
+// (cgroup-v1/pids.rst).
 var pidsController = controller{
 	name:  "pids",
 	v1:    []knob{pidsMax},

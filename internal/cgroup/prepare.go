@@ -10,11 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Prepare makes the parents of the jobs' directories and gives them what their children need: cpus
-// and NUMA nodes on v1, controllers on v2. The file of the tree's lock becomes root's alone.
-// Prepare is idempotent, and several processes may call it at once. The first error ends it, and is
-// ErrNoUnit if the unit is systemd's to make and is missing. Above the jobs' own tree Prepare
-// writes nothing but Options.Enable and EnableIfThere.
+// Prepare creates the parents of the jobs' directories. It gives them what their children need:
+// cpus and NUMA nodes on v1, controllers on v2. It also restricts the file of the tree's lock to
+// root. Prepare is idempotent, and several processes may call it at once. It stops at the first
+// error, which is ErrNoUnit if systemd should have created the unit but has not. Above the jobs'
+// tree Prepare writes nothing except Options.Enable and EnableIfThere.
 func (t *Tree) Prepare() error {
 	for _, h := range t.hierarchies {
 		if err := h.prepare(); err != nil {
@@ -55,7 +55,7 @@ func (h *hierarchy) prepare() error {
 	return nil
 }
 
-// makeDir makes dir unless it is there.
+// makeDir creates dir unless it exists.
 func makeDir(dir *kernfs.FS) error {
 	if err := dir.Mkdir("."); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explain(err)
@@ -63,7 +63,7 @@ func makeDir(dir *kernfs.FS) error {
 	return nil
 }
 
-// explain adds what the kernel's answer means here.
+// explain adds what the kernel's error means here.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EROFS):
@@ -75,7 +75,7 @@ func explain(err error) error {
 	return err
 }
 
-// fill sets up a v1 directory for its children.
+// fill prepares a v1 directory for its children.
 func (h *hierarchy) fill(dir, above *kernfs.FS) error {
 	if h.has("cpuset") {
 		if err := inheritSets(dir, above); err != nil {
@@ -88,8 +88,8 @@ func (h *hierarchy) fill(dir, above *kernfs.FS) error {
 	return nil
 }
 
-// useHierarchy has children count in their parents. Since Linux 5.11 it is so, and the file cannot
-// be changed.
+// useHierarchy makes parents count the memory of their children. Since Linux 5.11 that is always
+// so, and the file cannot be changed.
 func useHierarchy(dir *kernfs.FS) error {
 	on, err := dir.Uint("memory.use_hierarchy")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && on == 1 {
@@ -101,7 +101,7 @@ func useHierarchy(dir *kernfs.FS) error {
 	return dir.Write("memory.use_hierarchy", "1")
 }
 
-// Prepared reports whether the parents of all jobs are there, in every hierarchy.
+// Prepared reports whether the parent of all jobs exists in every hierarchy.
 func (t *Tree) Prepared() bool {
 	for _, h := range t.hierarchies {
 		if !h.leaving && !h.jobs.Exists(".") {

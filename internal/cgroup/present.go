@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Present is what a job uses at a moment. A nil field is one that this kernel does not tell.
+// Present is what a job is using at the moment. A nil field means that this kernel does not provide
+// it.
 type Present struct {
-	CPU      *time.Duration // cpu time so far, processes that have ended included
+	CPU      *time.Duration // cpu time so far, including processes that have ended
 	Mem      *int64         // bytes, anonymous and shared
 	Cache    *int64         // bytes, page cache of files
-	MemLimit *int64         // bytes; nil also when there is no limit
-	Pids     *int64         // tasks, threads included
-	OOMKills *int64         // processes that the kernel killed for lack of memory
+	MemLimit *int64         // bytes; nil also if there is no limit
+	Pids     *int64         // tasks, including threads
+	OOMKills *int64         // processes that the kernel killed because memory ran out
 }
 
-// Present reads what the job uses now, a few files for those who look on. Usage reads all that is
-// counted. Present fails with ErrNotFound for a job without a cgroup. With another error the fields
-// that could be read are set all the same.
+// Present reads what the job is using now, from a few files. Usage reads everything that is
+// counted. Present fails with ErrNotFound if the job has no cgroup. With any other error, the
+// fields that could be read are still set.
 func (j *Job) Present() (Present, error) {
 	var p Present
 	r := &reader{}

@@ -12,9 +12,10 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// readPressure reads the totals of a v2 directory (accounting/psi.rst). They are absent before
-// Linux 4.20, with psi=0 (older kernels answer EOPNOTSUPP then), and on v1. procfs reads the node's
-// /proc/pressure alone (proc_psi.go:61).
+// readPressure reads the totals of a v2 directory (accounting/psi.rst). They are missing before
+// Linux 4.20, with psi=0 (where older kernels return EOPNOTSUPP), and on v1.
+//
+// procfs reads only the node's /proc/pressure (proc_psi.go:61).
 func (r *reader) readPressure(u *Usage) {
 	u.CPUSome, _ = r.pressure("cpu.pressure")
 	u.MemorySome, u.MemoryFull = r.pressure("memory.pressure")
@@ -34,7 +35,7 @@ func (r *reader) pressure(file string) (some, full *time.Duration) {
 	return duration(field(totals, "some"), time.Microsecond), duration(field(totals, "full"), time.Microsecond)
 }
 
-// parsePressure reads the total of each line, in microseconds: "some avg10=0.00 avg60=0.00
+// parsePressure parses the total of each line, in microseconds: "some avg10=0.00 avg60=0.00
 // avg300=0.00 total=12".
 func parsePressure(text string) (map[string]uint64, error) {
 	totals := map[string]uint64{}

@@ -14,11 +14,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Processes returns the ids of the processes in the job's cgroup and in those that the job made
-// below it, over all hierarchies, in order. Zombies are not among them. Processes fails with
-// ErrNotFound when the job has no cgroup.
+// Processes returns the pids of the processes in the job's cgroup and in the cgroups below it, over
+// all hierarchies, in order. Zombies are not included. Processes fails with ErrNotFound if the job
+// has no cgroup.
 //
-// If a directory goes away during the walk, the walk goes on. containerd/cgroups gives up there
+// If a directory disappears during the walk, the walk continues. containerd/cgroups gives up there
 // (cgroup2/manager.go:531), so a job that makes and removes subgroups would have no list.
 func (j *Job) Processes() ([]int, error) {
 	list, found, err := j.list(j.dirs)
@@ -28,8 +28,7 @@ func (j *Job) Processes() ([]int, error) {
 	return list, err
 }
 
-// list returns the processes in dirs and below them, in order. found is whether any of dirs is
-// there.
+// list returns the processes in dirs and below them, in order. found is whether any of dirs exists.
 func (j *Job) list(dirs []directory) (list []int, found bool, err error) {
 	pids := map[int]bool{}
 	var errs []error
@@ -51,15 +50,15 @@ func (j *Job) Populated() (bool, error) {
 			return true, nil
 		}
 	}
-	pids, err := j.Processes() // there may be some in v1 alone, and a zombie populates as well
+	pids, err := j.Processes() // v1 alone may have some, and zombies count as populated
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
 	return len(pids) > 0, err
 }
 
-// walk calls do for d and for the directories below it, deepest first. A directory that goes away
-// meanwhile is passed over, unless it is d.
+// walk calls do for d and for the directories below it, deepest first. It ignores directories other
+// than d that disappear meanwhile.
 func (d directory) walk(do func(directory) error) error {
 	names, err := d.children()
 	if err != nil {
@@ -85,7 +84,7 @@ func (d directory) children() ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// The usual job has none, which the link count tells at once: kernfs counts 2 and the
+	// Most jobs have none, and the link count shows that at once: kernfs counts 2 plus the
 	// subdirectories (kernfs_refresh_inode).
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 2 {
@@ -103,9 +102,10 @@ func (d directory) members(pids map[int]bool) error {
 	return err
 }
 
-// JobOf returns the job in whose cgroup the process pid is, in one hierarchy at least. ok is false
-// for a process of no job, or one that is gone. JobOf reads /proc/PID/cgroup once (cgroups(7)). A
-// search for strays does so for each process, and procfs's parse takes 12 us and 37 allocations.
+// JobOf returns the job whose cgroup the process pid is in, in at least one hierarchy. ok is false
+// if the process is in no job or is gone. JobOf reads /proc/PID/cgroup once (cgroups(7)).
+//
+// A search for strays calls it for each process. The parse of procfs takes 12 us and 37 allocations.
 func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 	at, err := t.cgroupsOf(pid)
 	if errors.Is(err, ErrEnded) {
@@ -119,7 +119,7 @@ func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 	return "", false, err
 }
 
-// contains reports whether the process pid is in the job's cgroup, in one hierarchy at least.
+// contains reports whether the process pid is in the job's cgroup, in at least one hierarchy.
 func (j *Job) contains(pid int) (bool, error) {
 	at, err := j.tree.cgroupsOf(pid)
 	if errors.Is(err, ErrEnded) {
@@ -131,21 +131,22 @@ func (j *Job) contains(pid int) (bool, error) {
 	}), err
 }
 
-// jobsPath is the parent of all jobs as /proc/PID/cgroup has it. The root of the mount is in it:
-// both are told as the reader's cgroup namespace sees them.
+// jobsPath returns the parent of all jobs in the notation of /proc/PID/cgroup. It includes the root
+// of the mount, since both are relative to the reader's cgroup namespace.
 func (h *hierarchy) jobsPath() string {
 	return strings.TrimSuffix(h.root, "/") + "/" + h.unit + "/" + h.leaf
 }
 
-// jobAt returns the job that dir, of /proc/PID/cgroup, belongs to. The path counts from its
-// beginning: in a directory that was delegated to a user, the user may make one with our names.
+// jobAt returns the job that dir, from /proc/PID/cgroup, belongs to. It matches the path from its
+// beginning, because a user can create directories with our names inside of a delegated directory.
 func (h *hierarchy) jobAt(dir string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(dir, h.jobsPath()+"/")
 	id, _, _ = strings.Cut(rest, "/")
 	return id, ok && hostapi.CheckJobID(id) == nil
 }
 
-// cgroupsOf returns where a process is, as the kernel names it. cgroupsOf fails with ErrEnded.
+// cgroupsOf returns a process's cgroup in each hierarchy, in the kernel's notation. It fails with
+// ErrEnded if the process is gone.
 func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 	b, err := t.proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
 	if gone(err) || errors.Is(err, unix.ESRCH) {
@@ -157,7 +158,7 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 	return t.parseCgroups(string(b)), nil
 }
 
-// parseCgroups reads lines such as "4:memory:/pbs_jobs.service", of v2 "0::/pbs_jobs.service".
+// parseCgroups parses lines such as "4:memory:/pbs_jobs.service", or "0::/pbs_jobs.service" for v2.
 func (t *Tree) parseCgroups(text string) map[*hierarchy]string {
 	at := make(map[*hierarchy]string, len(t.hierarchies))
 	for line := range strings.Lines(text) {
@@ -185,8 +186,8 @@ func listed(list, name string) bool {
 	return false
 }
 
-// pids reads a list of ids, sorted. 0 is a process of a pid namespace that cannot be seen from
-// here.
+// pids reads a sorted list of pids. It skips 0, which stands for a process in a pid namespace that
+// is not visible from here.
 func (d directory) pids(file string) ([]int, error) {
 	b, err := d.ReadFile(file)
 	if err != nil {

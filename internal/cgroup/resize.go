@@ -6,17 +6,17 @@ import (
 	"strconv"
 )
 
-// Apply changes the limits of a live job to l, up or down. A limit that l does not name is lifted,
-// except that CPUShares 0 and nil of Swappiness and OOMGroup leave the present value. All of it
-// comes into force or nothing.
+// Apply changes the limits of a live job to l, up or down. It lifts limits that l does not name,
+// except that CPUShares 0 and nil Swappiness and OOMGroup keep the current value. Either everything
+// takes effect or nothing.
 //
-// A limit of memory, swap or huge pages below what the job uses and cannot give back is ErrInUse.
-// Mostly that is found out before anything is written. Otherwise v1's kernel refuses the limit, or
-// on v2 the job did not give memory back in time (up to reclaimTime). A v2 job that grows at this
-// moment may be killed. Fewer tasks than there are is no mistake: the job cannot fork until some
-// have ended. Memory moves along when the NUMA nodes change.
+// If a limit of memory, swap or huge pages is below what the job uses and cannot give back, the
+// error is ErrInUse. Usually that is noticed before anything is written. Otherwise v1's kernel
+// refuses the limit, or a v2 job did not give memory back in time (up to reclaimTime). A v2 job
+// that grows at the same moment may be killed. A limit below the number of tasks is not an error:
+// the job cannot fork until some have ended. When the NUMA nodes change, memory moves along.
 //
-// On v1 a job without a cpuset of its own cannot get one, nor the other way round: ErrUnsupported.
+// On v1 a job cannot gain or lose its cpuset: ErrUnsupported.
 func (j *Job) Apply(l Limits) error {
 	err := j.resize(l)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -51,8 +51,8 @@ func (j *Job) resize(l Limits) error {
 	return nil
 }
 
-// fits fails with ErrInUse when the job uses more than l and cannot give it back. Only limits that
-// get lower are compared.
+// fits fails with ErrInUse if the job uses more than l and cannot give it back. It checks only
+// limits that become lower.
 func (j *Job) fits(old, l Limits) error {
 	if d, ok := j.with("memory"); ok && (above(old.Mem, l.Mem) || above(old.MemSwap, l.MemSwap)) {
 		if err := d.fitsMemory(l, j.swapFree); err != nil {
@@ -74,7 +74,7 @@ func (j *Job) fits(old, l Limits) error {
 		}
 		use, err := d.Uint(k.use)
 		if gone(err) {
-			continue // said when it is written
+			continue // reported when it is written
 		}
 		if err != nil {
 			return err
@@ -86,14 +86,13 @@ func (j *Job) fits(old, l Limits) error {
 	return nil
 }
 
-// swapFree is what is left of the node's swap, in bytes.
+// swapFree returns the node's free swap, in bytes.
 func (j *Job) swapFree() (int64, error) {
 	values, err := j.tree.proc.Meminfo("meminfo", "SwapFree")
 	return values["SwapFree"], err
 }
 
-// fitsMemory compares what the job cannot give back, in memory and in swap, with what l leaves it
-// of both.
+// fitsMemory compares the memory and swap that the job cannot give back with the limits in l.
 func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 	r := &reader{dir: d}
 	use := r.memoryUse()
@@ -103,7 +102,7 @@ func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 	if use == nil || l.Mem == nil {
 		return nil
 	}
-	// Unevictable memory stays whatever swap there is.
+	// Unevictable memory stays, no matter how much swap there is.
 	swappable := int64(0)
 	if use.fixed > *l.Mem {
 		free, err := swapFree()
@@ -127,23 +126,23 @@ func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 	return nil
 }
 
-// memoryUse is what a job holds, in bytes.
+// memoryUse is what a job uses, in bytes.
 type memoryUse struct {
-	fixed     int64 // all but what the kernel can drop or write back: page cache of files and such of its own memory
-	swappable int64 // the part of it that may go to swap
+	fixed     int64 // everything except what the kernel can drop or write back: page cache and some kernel memory
+	swappable int64 // the part of fixed that can be swapped out
 	swap      int64
 }
 
-// memoryUse reads it; nil when it cannot. Memory that a cpu has set aside counts for nothing: the
-// kernel takes it back.
+// memoryUse reads it, or returns nil. Memory that a cpu has charged in advance does not count,
+// because the kernel takes it back.
 func (r *reader) memoryUse() *memoryUse {
 	if !r.dir.h.v2 {
 		m := r.keyed(v1Memory.stat)
 		if m == nil {
 			return nil
 		}
-		// v1 does not tell what kernel memory can be had back; the kernel itself refuses what it
-		// cannot.
+		// v1 does not show which kernel memory can be reclaimed. The kernel refuses the limit if it
+		// is not enough.
 		return &memoryUse{fixed: int64(m["total_rss"] + m["total_shmem"]), swap: int64(m["total_swap"]),
 			swappable: int64(m["total_inactive_anon"] + m["total_active_anon"])}
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Signal sends sig to every process of the job once. A process that comes meanwhile may miss it:
-// for SIGKILL there is Kill. The calling process is spared, wherever it is. Signal goes on after an
-// error and returns all of them.
+// Signal sends sig to every process of the job once. New processes may miss it, so use Kill for
+// SIGKILL. It never signals the calling process. Signal continues after an error and returns all of
+// them.
 func (j *Job) Signal(sig syscall.Signal) error {
 	pids, err := j.Processes()
 	return errors.Join(append(j.signalThese(pids, sig), err)...)
 }
 
-// maxHeld bounds the descriptors that holding processes of one job takes. The bound is a sixteenth
-// of what this process may have, since several jobs may end at once.
+// maxHeld limits the descriptors for holding the processes of one job. It is a sixteenth of this
+// process's limit, since several jobs may end at once.
 var maxHeld = sync.OnceValue(func() int {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -32,18 +32,18 @@ var maxHeld = sync.OnceValue(func() int {
 	return int(max(64, min(files.Cur/16, 2048)))
 })
 
-// held is a process that was in the job's cgroup when handle named it already.
+// held is a process that was in the job's cgroup after handle had been opened.
 type held struct {
 	pid    int
-	handle *proc.Handle                            // nil where the kernel has none, or the process is not the kernel's
-	send   func(pid int, sig syscall.Signal) error // instead of handle
+	handle *proc.Handle                            // nil if the kernel has no pidfds, or in tests with a fake kernel
+	send   func(pid int, sig syscall.Signal) error // replaces handle
 }
 
 type holdings []held
 
-// hold takes hold of those of pids that are in the job's cgroup. A process is opened, and then its
-// own file says where it is. If the opened process lives, it is what that file means. If it does
-// not, no signal reaches anything. Callers close what they get, also beside an error.
+// hold holds those of pids that are in the job's cgroup. Each process is opened first, and then its
+// cgroup is read. If the opened process is alive, that cgroup is its own. If not, signals reach
+// nothing. Callers close the result, even if there is an error.
 func (j *Job) hold(pids []int) (holdings, error) {
 	var all holdings
 	for _, pid := range pids {
@@ -65,8 +65,8 @@ func (j *Job) hold(pids []int) (holdings, error) {
 	return all, nil
 }
 
-// holdProcess takes hold of the process pid, wherever it is; alive is false when there is none.
-// Send is nil for the kernel's own signals.
+// holdProcess holds the process pid, wherever it is. alive is false if it is gone. If send is nil,
+// the kernel's signals are used.
 func holdProcess(pid int, send func(int, syscall.Signal) error) (h held, alive bool, err error) {
 	h = held{pid: pid, send: send}
 	if send != nil {
@@ -83,7 +83,7 @@ func holdProcess(pid int, send func(int, syscall.Signal) error) (h held, alive b
 	return h, err == nil, err
 }
 
-// signal sends sig to all of them; one that has ended takes none.
+// signal sends sig to all of them, and ignores those that have ended.
 func (all holdings) signal(sig syscall.Signal) error {
 	var errs []error
 	for _, h := range all {
@@ -94,10 +94,10 @@ func (all holdings) signal(sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// PID is for Process.
+// PID implements Process.
 func (h held) PID() int { return h.pid }
 
-// Signal is for Process.
+// Signal implements Process.
 func (h held) Signal(sig syscall.Signal) error {
 	if h.handle != nil {
 		return h.handle.Signal(sig)
@@ -108,14 +108,15 @@ func (h held) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// wait returns when all of them have ended, or ctx has. No thread waits, only the runtime's poller.
+// wait returns when all of them have ended, or when ctx ends. It waits in the runtime's poller and
+// blocks no thread.
 func (all holdings) wait(ctx context.Context) {
 	for _, h := range all {
 		if h.handle == nil {
 			sleep(ctx, 5*time.Millisecond)
 			return
 		}
-		if h.handle.Wait(ctx) != nil { // the caller looks at ctx
+		if h.handle.Wait(ctx) != nil { // the caller checks ctx
 			return
 		}
 	}

@@ -9,40 +9,40 @@ import (
 	"time"
 )
 
-// freezeForSignal is how long SignalAll waits for a job to stand still. A job that does not,
-// because the kernel holds a process of it, gets its signals all the same.
+// freezeForSignal is how long SignalAll waits for a job to freeze. A job that does not, because a
+// process is in the kernel, is signalled anyway.
 const freezeForSignal = 20 * time.Millisecond
 
-// signalRounds bounds SignalAll where the job could not be frozen.
+// signalRounds limits SignalAll if the job could not be frozen.
 const signalRounds = 8
 
-// SignalAll sends sigs, one after the other, to every process of the job, to those as well that are
-// forked meanwhile. A job of more than one process is frozen for that moment. So no child is
-// missed. No process is hit either that a program forks because it got the signal, such as one that
-// saves its work. Processes that left their session or are stopped are reached too. The calling
-// process is spared.
+// SignalAll sends sigs, one after the other, to every process of the job, including those that are
+// forked meanwhile. If a job has more than one process, it is frozen for that moment. So no child
+// is missed. Processes that a program forks in response to the signal, for example to save its
+// work, are not hit either. SignalAll also reaches processes that are stopped or have left their
+// session. It never signals the calling process.
 //
-// A job may not freeze in time, or the kernel may have no freezer. Then the job is listed until
-// nobody new turns up, eight times at most. A frozen job is thawed by SignalAll; callers have to
-// spare a suspended one. A job without a cgroup is no mistake. SignalAll goes on after an error and
+// The job may not freeze in time, or the kernel may have no freezer. Then the job is listed until
+// there is nobody new, at most eight times. SignalAll thaws a frozen job, so callers must not use
+// it on a suspended one. A missing cgroup is not an error. SignalAll continues after an error and
 // returns all of them.
 //
-// Many jobs may be signalled at a time. So SignalAll reads the v2 tree and the job's home alone,
-// which every process enters. A process that somebody has put into another v1 hierarchy by hand is
-// for Kill.
+// Many jobs may be signalled at the same time. So SignalAll reads only the v2 tree and the job's
+// home, which every process enters. Only Kill finds processes that somebody has put into another v1
+// hierarchy by hand.
 //
-// pids are the job's processes where the caller has just asked for them (Entered), else nil. A job
-// of one process is spared a second list then.
+// pids are the job's processes if the caller has just listed them (Entered), else nil. That saves a
+// second list for a job with one process.
 func (j *Job) SignalAll(ctx context.Context, pids []int, sigs ...syscall.Signal) (err error) {
 	if pids == nil {
 		pids, err = j.Entered()
 	}
-	if err == nil && len(pids) == 1 { // a fork in this very moment has its SIGKILL to come
+	if err == nil && len(pids) == 1 { // a process forked right now still gets SIGKILL later
 		return j.signalError(j.signalThese(pids, sigs...))
 	}
 	round, cancel := context.WithTimeout(ctx, freezeForSignal)
 	rounds := signalRounds
-	if j.setFrozen(round, true) == nil { // what does not run does not fork
+	if j.setFrozen(round, true) == nil { // what does not run cannot fork
 		rounds = 1
 	}
 	cancel()
@@ -53,8 +53,7 @@ func (j *Job) SignalAll(ctx context.Context, pids []int, sigs ...syscall.Signal)
 	return err
 }
 
-// SignalEach is SignalAll without the freezing: a process that is forked while it works may be
-// missed.
+// SignalEach is SignalAll without freezing. It may miss processes that are forked meanwhile.
 func (j *Job) SignalEach(sigs ...syscall.Signal) error { return j.signalEach(1, sigs) }
 
 func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
@@ -94,9 +93,8 @@ func (j *Job) signalError(errs []error) error {
 	return nil
 }
 
-// Entered returns the processes that are in the v2 tree or in the job's home. Attach
-// enters these first, so all processes that have entered at all are there. A job without a cgroup
-// has none.
+// Entered returns the processes that are in the v2 tree or in the job's home. Attach enters these
+// first, so every process that entered the job is there. A job without a cgroup has none.
 func (j *Job) Entered() ([]int, error) {
 	var dirs []directory
 	if d, ok := j.v2(); ok {
@@ -109,9 +107,10 @@ func (j *Job) Entered() ([]int, error) {
 	return list, err
 }
 
-// SignalSome sends sig to those of the job's processes that want picks, and returns to how many.
-// want is asked about a process twice, the second time when its pid is held and can be no other's.
-// The calling process is spared. SignalSome goes on after an error and returns all of them.
+// SignalSome sends sig to those of the job's processes that want selects, and returns how many
+// there were. want is called twice per process, the second time when the process is held and its
+// pid cannot be reused. SignalSome never signals the calling process. It continues after an error
+// and returns all of them.
 func (j *Job) SignalSome(sig syscall.Signal, want func(pid int) bool) (sent int, err error) {
 	not := func(pid int) bool { return !want(pid) }
 	pids, err := j.Processes()

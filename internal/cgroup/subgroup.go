@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A job may have subgroups, so that the use of its parts is known. They are in the hierarchies that
-// count, and have no limits: those are the job's.
+// A job may have subgroups, so that the usage of its parts is known. They are in the hierarchies
+// that count usage, and have no limits: only the job has.
 //
 //	v1, memory and cpuacct               v2
 //
@@ -21,19 +21,19 @@ import (
 //	└── rank.3                           ├── main      processes
 //	                                     └── rank.3
 //
-// A v2 cgroup that passes controllers on to its children holds no processes itself (cgroup-v2.rst,
-// "No Internal Process Constraint"). So there the job's other processes are in main. Beside v1
-// controllers the v2 tree has none of these and stays as it is. A v1 hierarchy that cpuset is
-// mounted in too has no subgroups: their cpusets would be in the way when the job gets other cpus.
+// A v2 cgroup that passes controllers to its children cannot contain processes (cgroup-v2.rst, "No
+// Internal Process Constraint"). So the job's other processes are in main there. If these
+// controllers are on v1, the v2 tree is not split. A v1 hierarchy that also has cpuset gets no
+// subgroups, because their cpusets would be in the way when the job's cpus change.
 
-// mainGroup is where the processes of a split v2 job are that are in no other subgroup.
+// mainGroup contains the processes of a split v2 job that are in no other subgroup.
 const mainGroup = "main"
 
-// subgroupControllers are passed on to the subgroups of a v2 job, as far as the job has them.
+// subgroupControllers are passed to the subgroups of a v2 job, as far as the job has them.
 var subgroupControllers = []string{"memory", "cpu", "pids"}
 
-// subgroupMark is the extended attribute of a subgroup's directory. The directories that containers
-// make below a job's have none.
+// subgroupMark is the extended attribute of a subgroup's directory. Directories that containers
+// create below a job do not have it.
 const subgroupMark = "trusted.hookhost.subgroup"
 
 // hasSubgroups reports whether jobs may have subgroups in h.
@@ -44,14 +44,14 @@ func (t *Tree) hasSubgroups(h *hierarchy) bool {
 	return !h.has("cpuset") && (h.has("memory") || h.has("cpuacct"))
 }
 
-// subgroupDirs returns the job's directories that subgroups are in, the one with their marks first.
+// subgroupDirs returns the job's directories that contain subgroups. The first one has their marks.
 func (j *Job) subgroupDirs() []directory {
 	return slices.DeleteFunc(slices.Clone(j.dirs), func(d directory) bool { return !j.tree.hasSubgroups(d.h) })
 }
 
-// Split prepares a job that has just been created for subgroups. On v1 nothing has to be made for
-// that. From then on its processes are to be started and attached by what WithSubgroups returns.
-// Split is idempotent, and leaves the job as it was if it fails.
+// Split prepares a job that has just been created for subgroups. On v1 there is nothing to do.
+// After that, use the result of WithSubgroups to start and attach its processes. Split is
+// idempotent, and changes nothing if it fails.
 func (j *Job) Split() error {
 	d, ok := j.v2()
 	if !ok || !j.tree.hasSubgroups(d.h) {
@@ -71,7 +71,7 @@ func (j *Job) Split() error {
 		return nil
 	}
 	err = fmt.Errorf("split cgroup of job %s: %w", j.id, j.found(err))
-	for _, c := range want { // a controller that is not on is no mistake
+	for _, c := range want { // a controller that is not on is not an error
 		if undo := d.Write("cgroup.subtree_control", "-"+c); undo != nil && !gone(undo) {
 			err = errors.Join(err, undo)
 		}
@@ -83,22 +83,22 @@ func (j *Job) Split() error {
 }
 
 // WithSubgroups returns the same job as one that was split. Its processes enter main, and Attach
-// leaves a process where it is that is in a subgroup. WithSubgroups reads nothing: the caller knows
-// how the job was begun.
+// does not move a process out of a subgroup. WithSubgroups reads nothing: the caller knows how the
+// job was begun.
 func (j *Job) WithSubgroups() *Job {
 	split := *j
 	split.split = true
 	return &split
 }
 
-// Subgroup is a cgroup below a job's that was made by MakeSubgroup.
+// Subgroup is a cgroup below a job's that MakeSubgroup created.
 type Subgroup struct {
-	Name string // of its directory
-	Mark []byte // given to MakeSubgroup
+	Name string // the name of its directory
+	Mark []byte // the argument of MakeSubgroup
 }
 
-// Subgroups returns the job's subgroups. Main and what containers make are not among them. A job
-// without a cgroup has none.
+// Subgroups returns the job's subgroups, without main and without those that containers created. A
+// job without a cgroup has none.
 func (j *Job) Subgroups() ([]Subgroup, error) {
 	dirs := j.subgroupDirs()
 	if len(dirs) == 0 {
@@ -125,9 +125,9 @@ func (j *Job) Subgroups() ([]Subgroup, error) {
 	return list, nil
 }
 
-// MakeSubgroup makes a subgroup with a mark, or gives one that is there another mark. MakeSubgroup
-// fails with ErrUnsupported where no hierarchy can have subgroups, and with ErrNotFound when the
-// job has no cgroup. MakeSubgroup leaves nothing that it made if it fails.
+// MakeSubgroup creates a subgroup with a mark, or replaces the mark of an existing one. It fails
+// with ErrUnsupported if no hierarchy can have subgroups, and with ErrNotFound if the job has no
+// cgroup. If it fails, it removes what it created.
 func (j *Job) MakeSubgroup(name string, mark []byte) error {
 	dirs := j.subgroupDirs()
 	if len(dirs) == 0 {
@@ -163,9 +163,9 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 	return err
 }
 
-// Ungrouped returns the processes of the job that are in no subgroup, in one hierarchy at least, in
-// order. Zombies are not among them, as in Processes. A job without a cgroup, or one
-// that was not split, has none.
+// Ungrouped returns the processes of the job that are in no subgroup, in at least one hierarchy, in
+// order. As in Processes, zombies are not included. A job without a cgroup, or one that was not
+// split, has none.
 func (j *Job) Ungrouped() ([]int, error) {
 	found := map[int]bool{}
 	for _, d := range j.subgroupDirs() {
@@ -183,9 +183,9 @@ func (j *Job) Ungrouped() ([]int, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// SubgroupOf returns the name of the subgroup that the process pid is in, also of one that a
-// container has made. ok is false for a process that is in none, in another job or gone. SubgroupOf
-// is one read of /proc/PID/cgroup.
+// SubgroupOf returns the name of the subgroup that the process pid is in, even if a container
+// created it. ok is false if the process is in none, in another job or gone. SubgroupOf reads
+// /proc/PID/cgroup once.
 func (j *Job) SubgroupOf(pid int) (name string, ok bool, err error) {
 	dirs := j.subgroupDirs()
 	at, err := j.tree.cgroupsOf(pid)
@@ -196,8 +196,8 @@ func (j *Job) SubgroupOf(pid int) (name string, ok bool, err error) {
 	return name, ok, err
 }
 
-// below returns the directory of the job's own in h that something is in, by what cgroupsOf says of
-// it.
+// below returns the directory inside the job's cgroup in h that a process is in, given the result
+// of cgroupsOf.
 func (j *Job) below(h *hierarchy, at map[*hierarchy]string) (name string, ok bool) {
 	rest, found := strings.CutPrefix(at[h]+"/", h.jobsPath()+"/"+j.id+"/")
 	name, _, ok = strings.Cut(rest, "/")
@@ -207,7 +207,7 @@ func (j *Job) below(h *hierarchy, at map[*hierarchy]string) (name string, ok boo
 	return name, true
 }
 
-// SubgroupEmpty reports whether a subgroup has no processes, as one has that is not there.
+// SubgroupEmpty reports whether a subgroup has no processes or does not exist.
 func (j *Job) SubgroupEmpty(name string) (bool, error) {
 	for _, d := range j.subgroupDirs() {
 		pids, err := d.pids(name + "/cgroup.procs")
@@ -221,11 +221,10 @@ func (j *Job) SubgroupEmpty(name string) (bool, error) {
 	return true, nil
 }
 
-// RemoveSubgroup removes a subgroup that has no processes; else it fails with ErrBusy. On v1 the
-// kills for lack of memory that were counted in it count in Usage no more. RemoveSubgroup is
-// idempotent.
+// RemoveSubgroup removes a subgroup. If it has processes, RemoveSubgroup fails with ErrBusy. On v1,
+// Usage no longer includes its out-of-memory kills afterwards. RemoveSubgroup is idempotent.
 func (j *Job) RemoveSubgroup(name string) error {
-	for _, d := range slices.Backward(j.subgroupDirs()) { // the mark is the last to go
+	for _, d := range slices.Backward(j.subgroupDirs()) { // the mark goes last
 		err := d.Rmdir(name)
 		if err == nil || gone(err) {
 			continue
@@ -238,17 +237,17 @@ func (j *Job) RemoveSubgroup(name string) error {
 	return nil
 }
 
-// SubgroupUsage is what a subgroup has used since it was made, by processes that have ended too;
-// nil is what this kernel does not tell. Memory that a process had before it was moved in is the
-// job's alone.
+// SubgroupUsage is what a subgroup has used since it was created, including processes that have
+// ended. A nil field means that this kernel does not provide it. Memory that a process had before
+// it was moved in counts only for the job.
 type SubgroupUsage struct {
 	CPU      *time.Duration
-	MemPeak  *int64 // the greatest memory use in bytes, page cache and kernel memory included
-	OOMKills *int64 // processes that the kernel killed for lack of memory
+	MemPeak  *int64 // the peak of memory in bytes, including page cache and kernel memory
+	OOMKills *int64 // processes that the kernel killed because memory ran out
 }
 
-// SubgroupUsage reads what a subgroup has used. SubgroupUsage fails with ErrNotFound when there is
-// no such subgroup. The rest is there beside another error.
+// SubgroupUsage reads what a subgroup has used. It fails with ErrNotFound if the subgroup does not
+// exist. With any other error, the fields that could be read are still set.
 func (j *Job) SubgroupUsage(name string) (SubgroupUsage, error) {
 	var u SubgroupUsage
 	r := &reader{}

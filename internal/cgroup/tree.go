@@ -1,15 +1,16 @@
-// Package cgroup is a job's cgroup: made, limited, joined, measured, frozen, killed, removed.
+// Package cgroup manages the cgroups of jobs. It creates, limits, measures, freezes, kills and
+// removes them, and moves processes into them.
 //
 // The package owns the directories PREFIX.service in every cgroup hierarchy of the node and
-// everything below them; the picture is in job.go. Hierarchies may be v1 (one or more controllers
-// each), v2, or both side by side ("hybrid"). Detect decides once which is which. Each controller
-// is one file with its interface files on v1 and v2, see controller.go. Sources:
+// everything below them; see the picture in job.go. Hierarchies may be v1 (one or more controllers
+// each), v2, or both side by side ("hybrid"). Detect finds out once which is which. Each controller
+// has a file with its interface files on v1 and v2, see controller.go. Sources:
 // Documentation/admin-guide/cgroup-v1/*.rst and cgroup-v2.rst of the kernel.
 //
-// A job's cgroup exists as a whole or not at all after Create. A limit that the kernel took but
-// does not have in force is an error. No process is signalled but one that is in the job's cgroup,
-// whatever becomes of its pid. Waiting is for events of the kernel, if it has one. The package
-// decides nothing: how much a job gets is its caller's business.
+// Create makes a job's cgroup completely or not at all. If the kernel accepts a limit but does not
+// apply it, that is an error. Only processes in the job's cgroup are signalled, even if pids are
+// reused. Waiting uses events of the kernel where they exist. The package makes no decisions: its
+// caller decides how much a job gets.
 package cgroup
 
 import (
@@ -27,33 +28,33 @@ import (
 	"github.com/hookhost/hookhost/internal/sample"
 )
 
-// Facts that callers branch on.
+// Errors that callers check for.
 var (
-	// ErrExists: the job has a cgroup, in one hierarchy at least.
+	// ErrExists: the job has a cgroup, in at least one hierarchy.
 	ErrExists = errors.New("cgroup exists already")
-	// ErrNotFound: the job has no cgroup, or it went away meanwhile.
+	// ErrNotFound: the job has no cgroup, or it has just disappeared.
 	ErrNotFound = errors.New("no such cgroup")
-	// ErrNotJobs: the cgroup's mark is not that of the job.
+	// ErrNotJobs: the cgroup's mark does not belong to the job.
 	ErrNotJobs = errors.New("not the mark of this job")
-	// ErrNotInForce: the kernel took a limit but shows another value, or somebody else changed the
-	// job's limits at the same time.
+	// ErrNotInForce: the kernel accepted a limit but shows another value, or somebody else changed
+	// the job's limits at the same time.
 	ErrNotInForce = errors.New("limit is not in force")
-	// ErrInUse: the job uses more than the limit that was asked for, and cannot give it back.
+	// ErrInUse: the job uses more than the requested limit and cannot give it back.
 	ErrInUse = errors.New("limit below what is in use")
-	// ErrNotEmpty: there are processes in the cgroup still.
+	// ErrNotEmpty: the cgroup still has processes.
 	ErrNotEmpty = errors.New("cgroup has processes")
-	// ErrNoUnit: systemd has not started PREFIX.service, or has it elsewhere.
+	// ErrNoUnit: systemd has not started PREFIX.service, or placed it elsewhere.
 	ErrNoUnit = errors.New("systemd has not started the unit")
 	// ErrBusy: a directory could not be removed.
 	ErrBusy = errors.New("cgroup is busy")
-	// ErrUnsupported: this node's cgroups cannot do it.
+	// ErrUnsupported: this node's cgroups do not support it.
 	ErrUnsupported = kernfs.ErrUnsupported
 )
 
 // Mode is how the node's controllers are mounted.
 type Mode int
 
-// The modes. A hybrid node has v1 controllers and a v2 tree beside them, commonly without
+// The modes. A hybrid node has v1 controllers and a v2 tree beside them, usually without
 // controllers.
 const (
 	ModeV1 Mode = iota + 1
@@ -74,18 +75,17 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", int(m))
 }
 
-// Options say where jobs' cgroups are. The zero value is a node as it comes.
+// Options say where jobs' cgroups are. The zero value suits a node without special configuration.
 type Options struct {
 	// Prefix names the parent of all jobs, PREFIX.service. "" is pbs_jobs.
 	Prefix string
 	// Mount is the directory where cgroups are mounted. "" is the Cgroup root, /sys/fs/cgroup.
 	Mount string
-	// Mode leaves out what is mounted besides: ModeV1 a v2 tree, ModeV2 v1 controllers. 0 takes
-	// what there is.
+	// Mode ignores some mounts: ModeV1 ignores a v2 tree, and ModeV2 ignores v1 controllers. 0 uses
+	// everything.
 	Mode Mode
-	// Delegated: PREFIX.service is a unit of systemd's (internal/systemd). In the v2 tree it is
-	// systemd that makes it and gives it controllers; Prepare fails with ErrNoUnit where it is
-	// missing.
+	// Delegated means that PREFIX.service is a systemd unit (internal/systemd). In the v2 tree
+	// systemd creates it and gives it controllers. Prepare fails with ErrNoUnit if it is missing.
 	Delegated bool
 	// Enable names controllers that Prepare enables in the root of the v2 tree, for the whole node.
 	// A controller that the tree does not have is an error, unless v1 controllers are mounted
@@ -93,61 +93,62 @@ type Options struct {
 	Enable []string
 	// EnableIfThere is Enable for controllers that may be missing.
 	EnableIfThere []string
-	// Controllers names what jobs are to have a directory of beyond the ones that limit and count
-	// them: blkio, net_cls, net_prio, perf_event, rdma. A controller that this node does not have
-	// is passed over, see Has.
+	// Controllers names further controllers that jobs get a directory in, beyond those that limit
+	// and count: blkio, net_cls, net_prio, perf_event, rdma. A controller that this node does not
+	// have is ignored, see Has.
 	Controllers []string
-	// Signal replaces the kernel's pidfds where processes are not the kernel's own: in tests with a
-	// fake kernel.
+	// Signal replaces the kernel's pidfds in tests with a fake kernel.
 	Signal func(pid int, sig syscall.Signal) error
 }
 
-// Tree is the place of all jobs' cgroups on this node. A Tree is safe for concurrent use.
+// Tree contains the cgroups of all jobs on this node. A Tree is safe for concurrent use.
 type Tree struct {
 	mode        Mode
-	hierarchies []*hierarchy // in the order of controllers, then the v2 tree, then those of placing
+	hierarchies []*hierarchy // in the order of controllers, then the v2 tree, then placing
 	v2          *hierarchy   // nil on ModeV1
 	proc        *kernfs.FS
-	beat        sample.Beat // of Watch, and of Beat
+	beat        sample.Beat // for Watch and the users of Beat
 	signal      func(pid int, sig syscall.Signal) error
 
-	protecting sync.Mutex  // of this process's; others come to the same sum
+	protecting sync.Mutex  // only within this process; others calculate the same sum
 	protected  atomic.Bool // a job had memory.low
 }
 
-// hierarchy is one mounted cgroup tree.
+// hierarchy is one mounted cgroup hierarchy.
 type hierarchy struct {
 	v2    bool
 	names atomic.Pointer[[]string] // see controllers
 	mount *kernfs.FS
-	root  string                  // what of the hierarchy is mounted there, "/" on a plain node
+	root  string                  // which part of the hierarchy is mounted; usually "/"
 	unit  string                  // PREFIX.service
 	leaf  string                  // jobid or jobs
 	jobs  *kernfs.FS              // UNIT/LEAF, the parent of the jobs' directories
-	pages atomic.Pointer[[]int64] // sizes of huge pages that the hugetlb controller has files of, once they are read
+	pages atomic.Pointer[[]int64] // huge page sizes with files of the hugetlb controller; nil before they are read
 
 	delegated             bool // see Options
 	enable, enableIfThere []string
-	asked                 []string // of placing
-	leaving               bool     // jobs that began earlier are in it, and nobody asked for it any more
+	asked                 []string // Options.Controllers and stillThere
+	leaving               bool     // only jobs that began earlier are in it; nobody asks for it any more
 
 	signal func(pid int, sig syscall.Signal) error // see Options
 }
 
-// controllers returns those of controllerNames that jobs have files of here. In the v2
-// tree they are what is expected until prepare has seen to it.
+// controllers returns the controllers that jobs have files of here. In the v2 tree these are the
+// expected ones until prepare has run.
 func (h *hierarchy) controllers() []string { return *h.names.Load() }
 
 func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers(), controller) }
 
-// Beat returns the beat of all samples of jobs. A goroutine exists only while something is on it.
+// Beat returns the beat for all samples of jobs. It has a goroutine only while something is being
+// sampled.
 func (t *Tree) Beat() *sample.Beat { return &t.beat }
 
 // Mode returns how the node's controllers are mounted.
 func (t *Tree) Mode() Mode { return t.mode }
 
-// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 those are
-// the ones that Prepare passed down to the jobs, and before it the ones that it may expect to.
+// Controllers returns the controllers that can be used for jobs, in a fixed order. On v2 these are
+// the ones that Prepare passed down to the jobs, or before that the ones that it is expected to
+// pass down.
 func (t *Tree) Controllers() []string {
 	var all []string
 	for _, c := range controllerNames() {
@@ -158,7 +159,7 @@ func (t *Tree) Controllers() []string {
 	return all
 }
 
-// with returns the hierarchy of a controller, nil when there is none.
+// with returns the hierarchy of a controller, or nil.
 func (t *Tree) with(controller string) *hierarchy {
 	for _, h := range t.hierarchies {
 		if h.has(controller) && !h.leaving {
@@ -168,8 +169,8 @@ func (t *Tree) with(controller string) *hierarchy {
 	return nil
 }
 
-// Has reports whether the node has a controller, by its kernel name (hugetlb and io are two of
-// them), or a feature. Features of v2 show once Prepare has run. The features are:
+// Has reports whether the node has a controller, by its kernel name (such as hugetlb or io), or a
+// feature. Features of v2 are visible after Prepare has run. The features are:
 //
 //	memsw       swap is accounted and can be limited
 //	softlimit   memory.soft_limit_in_bytes or memory.low
@@ -177,15 +178,15 @@ func (t *Tree) with(controller string) *hierarchy {
 //	spread      cpuset.memory_spread_page of v1
 //	swappiness  memory.swappiness of v1
 //	oomgroup    memory.oom.group
-//	peak        the kernel keeps the peak of all memory: v1, and memory.peak since Linux 5.19
-//	swappeak    that of memory and swap together: v1 with swap accounting, Linux 6.5
-//	hugepeak    that of huge pages: v1
+//	peak        the kernel records the peak of all memory: v1, and memory.peak since Linux 5.19
+//	swappeak    ... of memory and swap together: v1 with swap accounting, Linux 6.5
+//	hugepeak    ... of huge pages: v1
 //	reclaim     memory.reclaim, Linux 5.19
 //	freeze      jobs can be frozen
 //	kill        cgroup.kill, Linux 5.14
 //	psi         pressure is accounted by cgroup
 //
-// On v2, blkio is io by its older name. perf_event is in every v2 cgroup and never named
+// On v2, blkio is the older name of io. perf_event is in every v2 cgroup but never listed
 // (implicit_on_dfl of kernel/events/core.c).
 func (t *Tree) Has(name string) bool {
 	for _, c := range controllers {
@@ -202,7 +203,7 @@ func (t *Tree) Has(name string) bool {
 		if t.v2 == nil {
 			return false
 		}
-		_, err := t.v2.jobs.ReadFile("cpu.pressure") // EOPNOTSUPP where psi=0 was given to an older kernel
+		_, err := t.v2.jobs.ReadFile("cpu.pressure") // EOPNOTSUPP on older kernels with psi=0
 		return err == nil
 	case "hugepeak":
 		h := t.with("hugetlb")
@@ -242,8 +243,8 @@ func (t *Tree) hasFile(controller string, f files) bool {
 	return f.v1 != "" && h.mount.Exists(f.v1)
 }
 
-// JobIDs returns the ids of the jobs that have a cgroup here, in one hierarchy at least.
-// Directories whose names are not job ids are somebody else's.
+// JobIDs returns the ids of the jobs that have a cgroup here, in at least one hierarchy. It ignores
+// directories whose names are not job ids.
 func (t *Tree) JobIDs() ([]string, error) {
 	var ids []string
 	for _, h := range t.hierarchies {
@@ -264,8 +265,8 @@ func (t *Tree) JobIDs() ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// Job returns the cgroup of the job id, which need not exist. No file is touched. Job fails when id
-// is no job id.
+// Job returns the cgroup of the job id, which may not exist. It does not touch any file. Job fails
+// if id is not a valid job id.
 func (t *Tree) Job(id string) (*Job, error) {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, err

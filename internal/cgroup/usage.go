@@ -9,46 +9,47 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Usage is what a job has used, as the kernel counts it. A nil field is one that this kernel does
-// not tell. Everything includes what the job made below its cgroup, and processes that have ended.
+// Usage is what a job has used, as the kernel counts it. A nil field means that this kernel does
+// not provide it. Everything includes cgroups below the job's and processes that have ended.
 type Usage struct {
-	CPU, User, System *time.Duration // cpu time; User and System add up to CPU within the kernel's resolution
+	CPU, User, System *time.Duration // cpu time; CPU is User plus System, within the kernel's resolution
 
-	Anon, Shmem, File *int64 // bytes now: private, shared, and page cache of files
+	Anon, Shmem, File *int64 // current bytes: private, shared, and page cache of files
 
-	// MemPeak is the greatest sum of Anon and Shmem, in bytes. The kernel does not count it, and
-	// Watch samples it, so it is nil before the first sample of a job. A peak between two samples
-	// may be missed as far as CgroupPeak does not tell of it.
+	// MemPeak is the greatest sum of Anon and Shmem, in bytes. The kernel does not record it. Watch
+	// samples it, so it is nil before the first sample of a job. A peak between two samples may be
+	// missed unless CgroupPeak reveals it.
 	MemPeak *int64
-	// CgroupPeak is the greatest memory use in bytes, page cache and kernel memory included. A
-	// kernel may not count it (v2 before Linux 5.19; Has("peak") is false). Then it is the greatest
-	// that Watch has seen, nil before that.
+	// CgroupPeak is the peak of memory in bytes, including page cache and kernel memory. If the
+	// kernel does not record it (v2 before Linux 5.19; Has("peak") is false), it is the greatest
+	// value that Watch has seen, or nil.
 	CgroupPeak *int64
-	// MemSwapPeak is the same with swap. On v2 it is the sum of the two peaks, which need not have
-	// been at one time. Before Linux 6.5 it is nil, since the kernel does not tell the one of swap.
+	// MemSwapPeak is the same including swap. On v2 it is the sum of the two peaks, which may be
+	// from different times. Before Linux 6.5 it is nil, since the kernel does not record the peak
+	// of swap.
 	MemSwapPeak *int64
 
-	MemLimit, MemSwapLimit *int64 // bytes; nil also when there is no limit
+	MemLimit, MemSwapLimit *int64 // bytes; nil also if there is no limit
 
-	OOMKills       *int64 // processes that the kernel killed for lack of memory
-	MemFailcnt     *int64 // how often the memory limit was hit; nothing need have been killed
+	OOMKills       *int64 // processes that the kernel killed because memory ran out
+	MemFailcnt     *int64 // how often the memory limit was hit, which need not have killed anything
 	MemSwapFailcnt *int64 // the same for memory and swap together; on v2 for swap
 
-	HugetlbPeak *int64 // bytes, the sum over all page sizes of each one's peak; v2 does not tell it
+	HugetlbPeak *int64 // bytes, the sum of the peaks of all page sizes; not on v2
 	MajorFaults *int64 // page faults that had to wait for a device
 
-	Throttled *time.Duration // how long the cpu quota kept it from running, over all cpus
-	// Pressure totals (PSI): how long some or all of its tasks waited. They are of the job's v2
-	// directory, which a hybrid node has as well; v1 has none.
+	Throttled *time.Duration // how long the cpu quota kept it from running, summed over all cpus
+	// Pressure totals (PSI): how long some or all of its tasks waited. They come from the job's v2
+	// directory, which a hybrid node also has. v1 has none.
 	CPUSome, MemorySome, MemoryFull, IOSome, IOFull *time.Duration
 
-	Pids, PidsPeak *int64 // tasks, threads included
+	Pids, PidsPeak *int64 // tasks, including threads
 }
 
-// Usage reads what the job has used. ErrNotFound is for a job without a cgroup. With another error
-// the fields that could be read are set all the same.
+// Usage reads what the job has used. It fails with ErrNotFound if the job has no cgroup. With any
+// other error, the fields that could be read are still set.
 //
-// containerd/cgroups has 0 for an absent file (cgroup2/utils.go:270) and for an absent key
+// containerd/cgroups has 0 for a missing file (cgroup2/utils.go:270) and for a missing key
 // (manager.go:648). A report must not have a 0 that nobody counted.
 func (j *Job) Usage() (Usage, error) {
 	var u Usage
@@ -59,7 +60,7 @@ func (j *Job) Usage() (Usage, error) {
 			c.usage(r, &u)
 		}
 	}
-	if d, ok := j.v2(); ok { // a hybrid node has this directory as well
+	if d, ok := j.v2(); ok { // a hybrid node also has this directory
 		r.dir = d
 		if _, counted := j.with("cpuacct"); !counted {
 			r.readCPUTime(&u)
@@ -75,10 +76,10 @@ func (j *Job) Usage() (Usage, error) {
 	return u, nil
 }
 
-// reader reads files of a directory. A file that does not exist is nil; other errors are kept.
+// reader reads files of a directory. A missing file yields nil, and other errors are collected.
 type reader struct {
 	dir   directory
-	found bool // one file at least was there
+	found bool // at least one file existed
 	errs  []error
 }
 
@@ -102,7 +103,7 @@ func (r *reader) number(file string) *int64 {
 	return ptr(n)
 }
 
-// limit reads a limit in bytes; nil when there is none.
+// limit reads a limit in bytes, or nil if there is none.
 func (r *reader) limit(file string) *int64 {
 	b, err := r.dir.ReadValue(file)
 	if !r.note(err) {
@@ -121,7 +122,7 @@ func (r *reader) keyed(file string) map[string]uint64 {
 	return m
 }
 
-// field returns a value of a flat-keyed file, nil when it is not there.
+// field returns a value of a flat-keyed file, or nil.
 func field(m map[string]uint64, key string) *int64 {
 	n, ok := m[key]
 	if !ok {
