@@ -12,9 +12,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// ExecjobBegin puts the filter on the job's cgroup, whether or not the job was given any device.
-// Container runtimes and the DCGM exporter get their files. No driver is asked for anything: the
-// grant and the inventory are there.
+// ExecjobBegin puts the filter on the job's cgroup, whether or not the job was given a device. It
+// also writes the files for container runtimes and the DCGM exporter. It asks no driver, because
+// the grant and the inventory already exist.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -44,9 +44,9 @@ func noGrant(j *cgroup.Job) error {
 			"with devices enabled", j.ID())
 }
 
-// outdated refuses a grant of what is not there, or has other numbers than it had. Drivers get most
-// numbers anew at each boot. Hook cgroup may have decided by the inventory of the last one, so the
-// numbers may be another device's by now.
+// outdated fails if a granted device is gone or has other numbers now. Drivers assign most numbers
+// anew at each boot. Hook cgroup may have used the inventory of the previous boot, so the numbers
+// may now belong to another device.
 func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	if inv == nil {
 		if len(g.Devices) > 0 {
@@ -71,9 +71,9 @@ func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	return nil
 }
 
-// ExecjobResize makes the filter follow what the job holds now: hook cgroup has put it on the
-// cgroup. A device that the job holds open stays open: no kernel takes that away. A job that began
-// before devices were enabled is left alone.
+// ExecjobResize updates the filter to what the job holds now, according to the grant that hook
+// cgroup stored. A device that the job has open stays open, since no kernel can revoke that. A job
+// that began before devices were enabled is left alone.
 func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -97,8 +97,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 }
 
 // publishGrant writes the job's CDI specification and the DCGM exporter's files, and returns notes
-// for the job's owner. An error costs no job: its containers do not find its devices then, or a
-// label is missing.
+// for the job's owner. Errors do not fail the job: its containers do not find its devices then, or
+// a label is missing.
 func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (notes []string) {
 	if err := h.mapping.write(ctx, j.ID(), g); err != nil {
 		h.logOf(j.ID()).Warn(err)
@@ -107,17 +107,18 @@ func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Gra
 	if err == nil {
 		return nil
 	}
-	err = errors.Join(err, h.cdi.remove(j.ID())) // an older one would name devices that are no longer the job's
+	err = errors.Join(err, h.cdi.remove(j.ID())) // an older one would name devices that the job no longer has
 	h.logOf(j.ID()).Warn(err)
 	return []string{"containers of the job do not find its devices: its CDI specification could not be written"}
 }
 
-// unpublish removes these files of a job. unpublish goes on whatever fails, and is idempotent.
+// unpublish removes these files of a job. It tries to remove both even if one fails, and is
+// idempotent.
 func (h *hook) unpublish(ctx context.Context, id string) error {
 	return errors.Join(h.cdi.remove(id), h.mapping.remove(ctx, id))
 }
 
-// describe says what the job was given, for reports, and what it has given back.
+// describe lists the job's devices for reports, including those that it has given back.
 func describe(g *inventory.Grant, gave ...topology.Device) *hostapi.HostUsage {
 	u := &hostapi.HostUsage{}
 	add := func(d topology.Device, returned bool) {
@@ -127,7 +128,7 @@ func describe(g *inventory.Grant, gave ...topology.Device) *hostapi.HostUsage {
 	for _, d := range gave {
 		add(d, true)
 	}
-	for _, d := range g.Devices { // last: they are its own
+	for _, d := range g.Devices { // last, so that devices that the job has now win
 		add(d, false)
 	}
 	if len(u.Devices) == 0 {

@@ -6,13 +6,13 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// blocksSource is the name under which the inventory says that the host cannot be cut into the
-// blocks that are configured.
+// blocksSource is the inventory's entry that says that the host cannot be divided into the
+// configured blocks.
 const blocksSource = "blocks"
 
-// countBlocks returns how many blocks PBS is told of. These are the configured ones, or none where
-// the host cannot be cut into so many equal parts. The log has the latter when it turns up, and
-// doctor shows it. The result is nil while the devices are not known.
+// countBlocks returns the number of blocks to report to PBS. It is the configured one, or 0 if the
+// host cannot be divided into that many equal parts. In the latter case it logs the problem once,
+// and doctor shows it. The result is nil while the devices are not known.
 func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 	n := h.policy.Devices.Blocks
 	if n == 0 {
@@ -38,7 +38,7 @@ func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 	return &n
 }
 
-// cut cuts the host into blocks as hook cgroup does.
+// cut divides the host into blocks as hook cgroup does.
 func (h *hook) cut(cpus kernfs.IDSet, inv *inventory.Inventory) error {
 	p := h.policy
 	exclude, err := kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs)

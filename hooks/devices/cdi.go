@@ -19,26 +19,26 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A job with devices has a CDI specification, by which container runtimes pass exactly these on.
-// The specification has the nodes that the filter opens and the variables of the job's programs,
-// nothing of a driver's files. The job finds its name in cdiVariable:
+// A job with devices has a CDI specification. It lets container runtimes pass exactly these devices
+// on. The specification has the nodes that the filter opens and the variables of the job's
+// programs, but no files of a driver. The job finds its name in cdiVariable:
 //
 //	podman run --device "$HOOKHOST_CDI_DEVICE" ...
 
-// cdiVariable holds the qualified name of the job's CDI device, hookhost.org/job=12.server.
+// cdiVariable contains the qualified name of the job's CDI device, hookhost.org/job=12.server.
 const cdiVariable = "HOOKHOST_CDI_DEVICE"
 
 const (
 	cdiVendor = "hookhost.org"
 	cdiClass  = "job"
-	// cdiVersion is the first that lets a device's name begin with a digit. Older runtimes refuse a
-	// newer one than they know.
+	// cdiVersion is the first version in which a device's name may begin with a digit. Runtimes
+	// reject versions that are newer than they know.
 	cdiVersion = "0.5.0"
 )
 
-// cdiName returns a job's id in the letters that CDI takes for a device. These are letters, digits
-// and "_-.:", the first and the last a letter or a digit. No two jobs have one name: a colon is in
-// no id.
+// cdiName converts a job's id to the characters that CDI allows in a device name. These are
+// letters, digits and "_-.:", with a letter or a digit at both ends. No two jobs get the same name,
+// because ids contain no colon.
 func cdiName(id string) string {
 	name := strings.NewReplacer("[", ":", "]", "").Replace(id)
 	if strings.ContainsRune(":.-_", rune(name[len(name)-1])) {
@@ -47,10 +47,10 @@ func cdiName(id string) string {
 	return name
 }
 
-// cdiDevice returns the name that container runtimes know the job's devices by.
+// cdiDevice returns the name of the job's devices for container runtimes.
 func cdiDevice(id string) string { return parser.QualifiedName(cdiVendor, cdiClass, cdiName(id)) }
 
-// cdiSpec returns the specification of a job's devices. cdiSpec fails for what CDI would not take.
+// cdiSpec returns the specification of a job's devices. It fails if CDI would not accept it.
 func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 	edits := specs.ContainerEdits{}
 	for _, n := range grantNodes(g) {
@@ -62,7 +62,7 @@ func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 			Path: n.Path, Type: kind, Major: int64(n.Major), Minor: int64(n.Minor), Permissions: "rw"})
 	}
 	env := variables(g, nil)
-	env["NVIDIA_VISIBLE_DEVICES"] = "void" // or NVIDIA's own runtime, where it is the container's, would add to this
+	env["NVIDIA_VISIBLE_DEVICES"] = "void" // otherwise NVIDIA's container runtime could add more
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		edits.Env = append(edits.Env, name+"="+env[name])
 	}
@@ -74,8 +74,8 @@ func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 	return spec, nil
 }
 
-// grantNodes returns each node of a grant once, in order. A shared node may be that of several
-// devices, as a GPU's is for its MIG instances.
+// grantNodes returns each node of a grant once, in order. Several devices may share a node, as MIG
+// instances share the node of their GPU.
 func grantNodes(g *inventory.Grant) []topology.DeviceNode {
 	var list []topology.DeviceNode
 	add := func(nodes []topology.DeviceNode) {
@@ -95,12 +95,12 @@ func grantNodes(g *inventory.Grant) []topology.DeviceNode {
 	return list
 }
 
-// cdiDir is the directory that container runtimes look into, with what the names of our files begin
-// with. An empty one keeps nothing.
+// cdiDir is the directory that container runtimes read, and the prefix of our file names in it. If
+// dir is empty, no files are written.
 type cdiDir struct{ dir, prefix string }
 
-// newCDIDir tells two hookhosts of one node apart by where they have their jobs' cgroups: one
-// sweeps only its own files.
+// newCDIDir distinguishes two hookhosts on one node by the prefix of their jobs' cgroups, so that
+// each sweeps only its files.
 func newCDIDir(dir, cgroupPrefix string) cdiDir {
 	prefix := "hookhost-"
 	if cgroupPrefix != defaultCgroupPrefix {
@@ -115,8 +115,8 @@ func (c cdiDir) file(id string) string {
 	return filepath.Join(c.dir, c.prefix+cdiName(id)+".json")
 }
 
-// write makes the job's file, or replaces it as a whole; without devices it removes it. A runtime
-// never reads half of one.
+// write creates or atomically replaces the job's file. Without devices it removes the file. A
+// runtime never reads an incomplete file.
 func (c cdiDir) write(id string, g *inventory.Grant) error {
 	if c.dir == "" {
 		return nil
@@ -141,7 +141,7 @@ func (c cdiDir) write(id string, g *inventory.Grant) error {
 	return nil
 }
 
-// remove removes the job's file. Idempotent.
+// remove removes the job's file. It is idempotent.
 func (c cdiDir) remove(id string) error {
 	if c.dir == "" {
 		return nil
@@ -152,8 +152,8 @@ func (c cdiDir) remove(id string) error {
 	return nil
 }
 
-// files returns the files of our jobs. The caller lists them before it lists the jobs: a job's
-// cgroup is older than its file.
+// files returns the files of our jobs. Callers must list them before they list the jobs, since a
+// job's cgroup is older than its file.
 func (c cdiDir) files() ([]string, error) {
 	if c.dir == "" {
 		return nil, nil
@@ -172,7 +172,7 @@ func (c cdiDir) files() ([]string, error) {
 	return list, err
 }
 
-// sweep removes those of files that are of no job of alive.
+// sweep removes those of files whose job is not in alive.
 func (c cdiDir) sweep(files []string, alive map[string]bool) error {
 	keep := map[string]bool{}
 	for id := range alive {

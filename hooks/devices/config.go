@@ -17,8 +17,8 @@ type policy struct {
 	config.File
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
-// the defaults).
+// newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
+// defaults.
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{File: *config.Default()}
 	if len(text) > 0 {
@@ -29,8 +29,8 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// options say what the inventory is to look for. nvml is the path of the program that asks NVML, ""
-// for none.
+// options returns what the inventory should look for. nvml is the path of the program that asks
+// NVML, or "".
 func (p *policy) options(nvml string) inventory.Options {
 	o := inventory.Options{GPUs: p.Devices.DiscoverGPUs, NVML: nvml, Limit: time.Duration(p.Devices.ProbeTimeout),
 		Node: nodeAt, Glob: filepath.Glob}
@@ -41,7 +41,7 @@ func (p *policy) options(nvml string) inventory.Options {
 	return o
 }
 
-// nodeAt returns the device that a path of /dev stands for.
+// nodeAt returns the device that a path in /dev refers to.
 func nodeAt(path string) (topology.DeviceNode, error) {
 	n, err := devfilter.StatNode(path)
 	if err != nil {

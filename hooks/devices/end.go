@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExecjobEpilogue tells what the job did with its devices, as far as NVML says so in time. Hook
-// cgroup has ended its processes before; the filter stays as long as the cgroup.
+// ExecjobEpilogue reports how the job used its devices, as far as NVML answers in time. Hook cgroup
+// has already ended the job's processes. The filter stays until the cgroup is removed.
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -29,7 +29,7 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 	return &hostapi.Outcome{}, nil
 }
 
-// ExecjobEnd removes the job's files. The filter goes with the cgroup.
+// ExecjobEnd removes the job's files. The filter disappears with the cgroup.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {

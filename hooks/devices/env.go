@@ -11,45 +11,45 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A program has to know which GPUs to use. Some libraries count all GPUs of /proc and /sys, others
-// only those that can be opened. So numbers mean one thing to one library and another to the next.
-// UUIDs mean the same to all and are used where the vendor has them.
+// A program must know which GPUs to use. Some libraries count all GPUs in /proc and /sys, others
+// only those that they can open. So a number can mean different GPUs to different libraries. UUIDs
+// are unambiguous and are used if the vendor has them.
 
-// variables returns what the programs of a job with that grant (nil: none) find in their
-// environment. there tells of which vendors the node has devices. CUDA's variables are always
-// there: a job without a GPU is to see an empty list, also while the node's inventory is not known.
+// variables returns the environment of the programs of a job with that grant (nil: none). there
+// says which vendors have devices on the node. CUDA's variables are always set. A job without a GPU
+// must see an empty list, even if the node's inventory is not known.
 func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 	if g == nil {
 		g = &inventory.Grant{}
 	}
 	env := map[string]string{}
 	nvidia, amd := byVendor(g, "nvidia"), byVendor(g, "amd")
-	// HIP reads CUDA_VISIBLE_DEVICES too, as indices of AMD's, and some programs on top of it take
-	// an empty list for no GPU. So a job that has GPUs of AMD alone does not get it.
+	// HIP also reads CUDA_VISIBLE_DEVICES, as indices of AMD's GPUs, and some programs built on it
+	// take an empty list to mean no GPU. So a job with only AMD GPUs does not get it.
 	if len(amd) == 0 || len(nvidia) > 0 {
 		env["CUDA_VISIBLE_DEVICES"] = strings.Join(names(nvidia), ",")
 	}
 	env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-	// "void" makes NVIDIA's container runtime do nothing. "none" would bring in the driver's
-	// libraries, and an empty one, in images that name their own devices, those.
+	// "void" makes NVIDIA's container runtime do nothing. "none" would add the driver's libraries.
+	// An empty value would add the devices that an image names.
 	env["NVIDIA_VISIBLE_DEVICES"] = "void"
 	if len(nvidia) > 0 {
 		env["NVIDIA_VISIBLE_DEVICES"] = strings.Join(toRuntime(nvidia), ",")
 	}
 	if there["amd"] || len(amd) > 0 {
-		// The kernel hides a GPU from who may not open its render node
-		// (kfd_devcgroup_check_permission), so ROCr's indices count the job's own. An empty list is
-		// none.
+		// The kernel hides a GPU from processes that may not open its render node
+		// (kfd_devcgroup_check_permission). So ROCr's indices count only the job's GPUs. An empty
+		// list means none.
 		env["ROCR_VISIBLE_DEVICES"] = strings.Join(names(amd), ",")
 	}
 	if intel := byVendor(g, "intel"); len(intel) > 0 {
 		env["ZE_AFFINITY_MASK"] = affinityMask(len(intel))
 	} else if there["intel"] {
-		env["ZE_AFFINITY_MASK"] = "" // which is no mask: there is nothing that it could open
+		env["ZE_AFFINITY_MASK"] = "" // no mask, because there is nothing it could open
 	}
 	if habana := byVendor(g, "habana"); there["habana"] || len(habana) > 0 {
-		// The first is for the container runtime, the other for programs that use some of a host's
-		// processors.
+		// The first is for the container runtime, the second for programs that use only some of a
+		// host's processors.
 		env["HABANA_VISIBLE_DEVICES"] = strings.Join(accelNumbers(habana), ",")
 		env["HABANA_VISIBLE_MODULES"] = strings.Join(indices(habana), ",")
 	}
@@ -67,8 +67,8 @@ func byVendor(g *inventory.Grant, vendor string) []topology.Device {
 	return list
 }
 
-// names returns the UUIDs of devices of one vendor. If one has none, all are numbered from 0: CUDA
-// and ROCr count what can be opened, which is these.
+// names returns the UUIDs of devices of one vendor. If a device has none, all are numbered from 0.
+// CUDA and ROCr count only the devices that can be opened, which are these.
 func names(list []topology.Device) []string {
 	uuids := make([]string, len(list))
 	for i, d := range list {
@@ -108,18 +108,18 @@ func counted(n int) []string {
 	return list
 }
 
-// mostTiles is how many tiles an Intel GPU has at most (the Data Center GPU Max 1550).
+// mostTiles is the greatest number of tiles on an Intel GPU (the Data Center GPU Max 1550).
 const mostTiles = 2
 
-// affinityMask names all that Level Zero can open, which is the job's own. The numbers are those of
-// tiles by default (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So a mask of one number for each GPU would hide
-// half of those that have two. Numbers beyond what there is are passed over (intel/compute-runtime,
-// ExecutionEnvironment::parseAffinityMask). The mask is set at all because one that came from
-// another host with the job's environment would be wrong here.
+// affinityMask names everything that Level Zero can open, which is the job's devices. By default
+// the numbers refer to tiles (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So with one number per GPU, half of a
+// GPU with two tiles would be hidden. Numbers that are too large are ignored
+// (intel/compute-runtime, ExecutionEnvironment::parseAffinityMask). The mask is set because one
+// that came with the job's environment from another host would be wrong here.
 func affinityMask(gpus int) string { return strings.Join(counted(mostTiles*gpus), ",") }
 
-// accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, by which habana-container-runtime
-// finds its devices.
+// accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, which habana-container-runtime uses
+// to find its devices.
 func accelNumbers(list []topology.Device) []string {
 	numbers := indices(list)
 	for i, d := range list {
@@ -135,8 +135,8 @@ func accelNumbers(list []topology.Device) []string {
 	return numbers
 }
 
-// configured returns the variables that devices bring along. Values of several devices are joined
-// by commas, and equal ones are one.
+// configured returns the variables that the configuration sets for devices. Values of several
+// devices are joined by commas, but if all are equal the value appears once.
 func configured(list []topology.Device) map[string]string {
 	values := map[string][]string{}
 	for _, d := range list {

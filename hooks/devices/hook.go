@@ -18,7 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// hook answers the events. A hook keeps nothing of jobs: the grant of a job stands on its cgroup.
+// hook handles the events. It stores nothing about grants: they are on the jobs' cgroups.
 type hook struct {
 	policy  *policy
 	log     *logrus.Entry
@@ -31,29 +31,30 @@ type hook struct {
 	now     func() time.Time
 
 	gpuMajors func() ([]uint32, error) // see inventory.GPUMajors
-	// ask asks NVML what devices did, and account has it count; nil where there is nobody to ask.
+	// ask asks NVML how devices were used, and account turns on counting. Both are nil if there is
+	// no NVML program.
 	ask     func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error)
 	account func(ctx context.Context, limit time.Duration) error
-	sample  sampler // asks NVML what devices do; nil where there is nobody to ask
+	sample  sampler // asks NVML how devices are being used; nil if there is no NVML program
 	charts  *charts
 
 	life       context.Context // ends with the program
-	background sync.WaitGroup  // of what goes on beside the events
+	background sync.WaitGroup  // work that runs beside the events
 	counting   sync.Once
-	marking    sync.Mutex // over sinceMark
-	confining  sync.Mutex // over jobs' filters
+	marking    sync.Mutex // guards sinceMark
+	confining  sync.Mutex // guards jobs' filters
 
 	mu      sync.Mutex
 	told    map[string]*hostapi.Vnode // what PBS was told last
-	missing []string                  // logged last: names without a node
-	leftOut []string                  // logged last: what of devices.allow is left out
-	unsure  bool                      // that may be more than has to be
+	missing []string                  // names without a node, as last logged
+	leftOut []string                  // what was left out of devices.allow, as last logged
+	unsure  bool                      // more may be left out than necessary
 
 	unsampled bool // the last sample failed; guarded by charts.mu
 }
 
-// newHook opens this machine's kernel files and makes the hook. With devices.enabled = false it is
-// one that does nothing.
+// newHook opens this machine's kernel files and creates the hook. With devices.enabled = false the
+// hook does nothing.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
@@ -74,7 +75,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	return h, nil
 }
 
-// off is the hook where devices are left to file permissions.
+// off is the hook for nodes that leave devices to file permissions.
 type off struct{}
 
 // ExechostStartup does nothing.
@@ -82,8 +83,8 @@ func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome,
 	return &hostapi.Outcome{}, nil
 }
 
-// open makes the hook of a node. open changes nothing there, and looks for no devices: it goes by
-// what was found before.
+// open creates the hook of a node. It changes nothing on the node and does not scan for devices,
+// but uses the results of an earlier scan.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, find inventory.Options,
 	look devfilter.Lookup, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
@@ -104,7 +105,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 		numbering: func() ([]string, error) { return inventory.Numbering(roots) },
 		changed: func() {
 			if err := h.follow(h.life); err != nil && h.life.Err() == nil {
-				h.log.Warn(err) // exechost_periodic tries again, and fails if it must
+				h.log.Warn(err) // exechost_periodic tries again and reports errors
 			}
 		}}
 	if find.NVML != "" {
@@ -126,11 +127,11 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	return h, nil
 }
 
-// common returns what every job may open here, without what jobs are given one by one. The list
-// follows /dev as it is now, since drivers come while jobs run. A change of what is missing or left
-// out is logged. Doctor shows too what is left out.
+// common returns what every job may open on this node, without the devices that are given to jobs.
+// It reads /dev each time, since drivers can appear while jobs run. Changes in what is missing or
+// left out are logged. Doctor also shows what is left out.
 func (h *hook) common() (common, error) {
-	h.mu.Lock() // what is seen later is also told later
+	h.mu.Lock() // so that logs are in the order of the observations
 	defer h.mu.Unlock()
 	list, missing, err := h.policy.resolve(h.look)
 	if err != nil {
@@ -155,7 +156,7 @@ func (h *hook) common() (common, error) {
 	return list, nil
 }
 
-// job returns the cgroup of the event's job, which need not exist.
+// job returns the cgroup of the event's job, which may not exist.
 func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
 	j, err := h.tree.Job(req.Job.ID)
 	if err != nil {
@@ -164,8 +165,8 @@ func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
 	return j, nil
 }
 
-// granted returns the job's cgroup and what the job was given. The grant is nil for a job that
-// began under devices.enabled = false: it keeps what it can open.
+// granted returns the job's cgroup and grant. The grant is nil for a job that began with
+// devices.enabled = false, which keeps its access.
 func (h *hook) granted(req *hostapi.Request) (*cgroup.Job, *inventory.Grant, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -187,14 +188,14 @@ func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 	return g, nil
 }
 
-// confine makes the filter of what the job was given be in force, and returns that. After an error
-// the filter that was there before still is. Devices that the job has given up are others' to have
-// then: its filter is without them.
+// confine installs the filter for the job's grant and returns the grant. After an error the
+// previous filter is still in force. Devices that the job gave up become free for others only after
+// the filter excludes them.
 //
-// A resize may come beside exechost_periodic. Neither of the two must put in force what the job had
-// before, nor take the other's program for a leftover. So one call confines at a time. The list of
-// what all jobs may open is made within that too. Else a launch that waited would open devices that
-// were found meanwhile.
+// A resize may run beside exechost_periodic. Neither may install a filter for an old grant, or
+// mistake the other's program for a leftover. So only one call confines at a time. The list of what
+// all jobs may open is also made under that lock. Otherwise a launch that waited would open devices
+// that were found meanwhile.
 func (h *hook) confine(j *cgroup.Job) (*inventory.Grant, error) {
 	h.confining.Lock()
 	defer h.confining.Unlock()
@@ -216,8 +217,8 @@ func (h *hook) confine(j *cgroup.Job) (*inventory.Grant, error) {
 	return g, nil
 }
 
-// confined makes sure that the filter of g, which the job was given, is in force beside list, which
-// is common's. confined installs one only where it is not.
+// confined makes sure that the filter for the job's grant g and the common list is in force. It
+// installs the filter only if it is not.
 func (h *hook) confined(j *cgroup.Job, g *inventory.Grant, list common) (*inventory.Grant, error) {
 	if len(g.Leaving) == 0 && devfilter.InForce(placeOf(j), list.with(g)) == nil {
 		return g, nil

@@ -20,33 +20,32 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// inventoryKeeper has the node's inventory in memory, and in the state directory, where hook cgroup
-// and doctor read it. A scan may hang, so it runs in the background, one at a time. Events use what
-// is known by then.
+// inventoryKeeper keeps the node's inventory in memory and in the state directory, where hook
+// cgroup and doctor read it. A scan may hang, so scans run in the background, one at a time. Events
+// use what is known at the time.
 type inventoryKeeper struct {
-	dir       string // state directory; "" keeps nothing
+	dir       string // state directory; "" stores nothing
 	scan      func(context.Context) *inventory.Inventory
 	numbering func() ([]string, error) // what the numbers in scan's result depend on
-	changed   func()                   // is called when scan has found something else; may be nil
+	changed   func()                   // called when a scan found a change; may be nil
 	log       *logrus.Entry
 
 	mu   sync.Mutex
-	inv  *inventory.Inventory // nil until there is one
-	busy chan struct{}        // closed when the scan that is under way is over; nil without one
+	inv  *inventory.Inventory // nil until the first scan
+	busy chan struct{}        // closed when the running scan ends; nil if none is running
 
 	storing  sync.Mutex
-	unstored error // of the last attempt: the file is older than inv
+	unstored error // error of the last attempt: the file is older than inv
 }
 
-// allowSource is the name under which the inventory says what of the base list and devices.allow is
-// left out.
+// allowSource is the inventory's entry for what is left out of the base list and devices.allow.
 const allowSource = "allow"
 
-// lateSource is the name under which it says that a scan is not over.
+// lateSource is the inventory's entry for a scan that has not finished in time.
 const lateSource = "scan"
 
-// load takes the inventory of an earlier run, if there is one that can be read and whose numbers
-// are still those of its devices.
+// load reads the inventory of an earlier run, if it is readable and its numbers still belong to the
+// same devices.
 func (s *inventoryKeeper) load() {
 	if s.dir == "" {
 		return
@@ -67,21 +66,21 @@ func (s *inventoryKeeper) load() {
 	s.inv = inv
 }
 
-// numbered reports whether the inventory's numbers stand for the same devices still.
+// numbered reports whether the inventory's numbers still belong to the same devices.
 func (s *inventoryKeeper) numbered(inv *inventory.Inventory) bool {
 	now, err := s.numbering()
 	return err == nil && inv.Numbered(now)
 }
 
-// current returns what is known, nil when that is nothing. The caller must not change it.
+// current returns the inventory, or nil if nothing is known. The caller must not change it.
 func (s *inventoryKeeper) current() *inventory.Inventory {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.inv
 }
 
-// refresh scans in the background, and returns a channel that is closed when the scan is over.
-// While one scan is under way there is no other.
+// refresh scans in the background, and returns a channel that is closed when the scan ends. If a
+// scan is already running, it returns the channel of that one.
 func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGroup) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +91,7 @@ func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGrou
 	s.busy = busy
 	background.Go(func() {
 		inv := s.scan(ctx)
-		if ctx.Err() == nil { // else what was not found may be there
+		if ctx.Err() == nil { // otherwise the scan may have missed devices
 			s.adopt(inv)
 		}
 		s.mu.Lock()
@@ -103,16 +102,16 @@ func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGrou
 	return busy
 }
 
-// adopt makes the result of a scan the inventory. adopt writes a result that differs from the one
-// before: a full disk harms nothing while nothing changes.
+// adopt makes the result of a scan the inventory. It writes the file only if the result has
+// changed, so a full disk does no harm while nothing changes.
 func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
-	if old := s.current(); old != nil && s.numbered(old) { // else its numbers may be another driver's by now
+	if old := s.current(); old != nil && s.numbered(old) { // otherwise its numbers may belong to another driver now
 		inv = succeed(old, inv)
 	}
 	s.mu.Lock()
 	old := s.inv
 	if old != nil {
-		for _, name := range []string{allowSource, blocksSource} { // until it is judged anew
+		for _, name := range []string{allowSource, blocksSource} { // until they are decided again
 			inv = withSource(inv, sourceOf(old, name))
 		}
 	}
@@ -124,7 +123,7 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	}
 	for _, source := range inv.Sources {
 		switch {
-		case old != nil && source == sourceOf(old, source.Name): // said before
+		case old != nil && source == sourceOf(old, source.Name): // logged before
 		case source.Error != "":
 			s.log.Warnf("devices: %s: what there is is not known: %s", source.Name, source.Error)
 		case source.Note != "":
@@ -139,11 +138,11 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	}
 }
 
-// late notes that the scan under way has not come to an end within limit: for doctor, beside what
-// was known before.
+// late records that the current scan has not finished within limit. Doctor shows that along with
+// what was known before.
 func (s *inventoryKeeper) late(limit time.Duration) {
 	s.mu.Lock()
-	if s.busy == nil { // it just has
+	if s.busy == nil { // it has just ended
 		s.mu.Unlock()
 		return
 	}
@@ -158,8 +157,8 @@ func (s *inventoryKeeper) late(limit time.Duration) {
 	s.store()
 }
 
-// note has the inventory say something beside what the sources do; "" takes it out. note costs
-// nothing where it is said already.
+// note sets or with "" removes a note in the inventory, in addition to those of the sources. It
+// does nothing if the note is unchanged.
 func (s *inventoryKeeper) note(name, text string) {
 	s.mu.Lock()
 	if s.inv == nil || sourceOf(s.inv, name).Note == text {
@@ -171,7 +170,7 @@ func (s *inventoryKeeper) note(name, text string) {
 	s.store()
 }
 
-// equal reports whether two inventories say the same, as a file has them.
+// equal reports whether two inventories have the same contents in a file.
 func equal(a, b *inventory.Inventory) bool {
 	text := func(inv *inventory.Inventory) []byte {
 		sorted := *inv
@@ -188,8 +187,8 @@ func equal(a, b *inventory.Inventory) bool {
 	return bytes.Equal(text(a), text(b))
 }
 
-// withSource returns inv with a source in place of that of the same name; one that says nothing is
-// taken out.
+// withSource returns inv with the source of the same name replaced. A source without a note or an
+// error is removed.
 func withSource(inv *inventory.Inventory, source inventory.Source) *inventory.Inventory {
 	changed := *inv
 	changed.Sources = slices.DeleteFunc(slices.Clone(inv.Sources),
@@ -200,7 +199,7 @@ func withSource(inv *inventory.Inventory, source inventory.Source) *inventory.In
 	return &changed
 }
 
-// sourceOf returns what the source of that name says; one without a name where there is none.
+// sourceOf returns the source of that name, or an empty one.
 func sourceOf(inv *inventory.Inventory, name string) inventory.Source {
 	for _, s := range inv.Sources {
 		if s.Name == name {
@@ -222,8 +221,8 @@ func (s *inventoryKeeper) store() {
 	}
 }
 
-// rewrite writes again what could not be written, or is gone or damaged since, and says why it
-// cannot.
+// rewrite repeats a write that failed, or one whose file has been lost or damaged since. It returns
+// the error if that fails too.
 func (s *inventoryKeeper) rewrite() error {
 	inv := s.current()
 	if s.dir == "" || inv == nil {
@@ -244,11 +243,11 @@ func failed(inv *inventory.Inventory) bool {
 	return slices.ContainsFunc(inv.Sources, func(s inventory.Source) bool { return s.Error != "" })
 }
 
-// vendorOf tells whose devices a source finds.
+// vendorOf is the vendor whose devices a source finds.
 var vendorOf = map[string]string{"nvml": "nvidia", "nvidia": "nvidia", "amd": "amd", "intel": "intel",
 	"habana": "habana", "device": ""}
 
-// succeed returns inv with the devices of old whose source has failed this time: they are most
+// succeed returns inv with the devices of old whose source has failed this time. They are most
 // likely still there, and jobs may hold them.
 func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 	if old == nil {
@@ -278,7 +277,7 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 	return &merged
 }
 
-// vendors tells of which vendors there are devices.
+// vendors returns the vendors that have devices on the node.
 func vendors(inv *inventory.Inventory) map[string]bool {
 	there := map[string]bool{}
 	if inv != nil {

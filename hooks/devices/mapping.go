@@ -21,16 +21,17 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// The DCGM exporter gives the metrics of a GPU the label hpc_job with the job of its job mapping
-// directory. The directory has a file for each GPU, named by its index, or GPU.INSTANCE for a MIG
-// instance, with a job id a line. An id that is there twice spoils the whole answer of exporters
-// before dcgm-exporter PR #730.
+// The DCGM exporter labels the metrics of a GPU with the job (hpc_job) that it finds in its job
+// mapping directory. The directory has one file per GPU, named by its index, or by GPU.INSTANCE for
+// a MIG instance, with one job id per line. Before dcgm-exporter PR #730, a duplicate id made the
+// exporter's whole answer invalid.
 
-// mappingDir is that directory; an empty one is none. mappingDir is changed under a lock on a file
-// of the state directory. Root alone can open that file: who can open a file can keep it locked.
+// mappingDir is that directory; an empty one means none. Changes are made under a lock on a file of
+// the state directory. Only root can open that file, since anyone who can open a file can keep it
+// locked.
 type mappingDir struct{ dir, lock string }
 
-// newMappingDir returns the directory dir; none without a state directory.
+// newMappingDir returns the directory dir, or none if there is no state directory.
 func newMappingDir(dir, stateDir string) mappingDir {
 	if dir == "" || stateDir == "" {
 		return mappingDir{}
@@ -38,13 +39,13 @@ func newMappingDir(dir, stateDir string) mappingDir {
 	return mappingDir{dir, filepath.Join(stateDir, "dcgm.lock")}
 }
 
-// mappingPatience is how long the lock is waited for. The lock is held for some milliseconds, and
-// these files are labels only.
+// mappingPatience is how long to wait for the lock. It is usually held for milliseconds, and these
+// files are only labels.
 const mappingPatience = 5 * time.Second
 
 var mappingName = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 
-// mappingFiles names the files of a grant's devices.
+// mappingFiles returns the names of the files for a grant's devices.
 func mappingFiles(g *inventory.Grant) []string {
 	var list []string
 	if g == nil {
@@ -58,8 +59,8 @@ func mappingFiles(g *inventory.Grant) []string {
 	return list
 }
 
-// mappingFile returns the name of a device's file: nvidia-smi's number of the GPU, and of a MIG
-// instance its GPU instance.
+// mappingFile returns the name of a device's file: nvidia-smi's number of the GPU, followed by the
+// GPU instance of a MIG instance.
 func mappingFile(d topology.Device) string {
 	name := strconv.Itoa(d.Index)
 	if d.Parent == "" {
@@ -72,7 +73,8 @@ func mappingFile(d topology.Device) string {
 	return name + "." + gi
 }
 
-// write has the job in the files of its devices and in no other. Idempotent.
+// write puts the job into the files of its devices and removes it from all others. It is
+// idempotent.
 func (m mappingDir) write(ctx context.Context, id string, g *inventory.Grant) error {
 	return m.change(ctx, func(there []string) error {
 		want := mappingFiles(g)
@@ -90,11 +92,11 @@ func (m mappingDir) write(ctx context.Context, id string, g *inventory.Grant) er
 	})
 }
 
-// remove takes the job out of all files. Idempotent.
+// remove removes the job from all files. It is idempotent.
 func (m mappingDir) remove(ctx context.Context, id string) error { return m.write(ctx, id, nil) }
 
-// sweep takes out every job that is not alive. alive is asked under the lock: who is in a file by
-// then has a cgroup.
+// sweep removes every job that is not alive. It calls alive under the lock, because any job in a
+// file by then has a cgroup.
 func (m mappingDir) sweep(ctx context.Context, alive func() (map[string]bool, error)) error {
 	return m.change(ctx, func(there []string) error {
 		jobs, err := alive()
@@ -113,7 +115,7 @@ func (m mappingDir) sweep(ctx context.Context, alive func() (map[string]bool, er
 	})
 }
 
-// change calls do under the lock, with the names of the files that there are.
+// change calls do under the lock, with the names of the existing files.
 func (m mappingDir) change(ctx context.Context, do func(there []string) error) error {
 	if m.dir == "" {
 		return nil
@@ -142,7 +144,7 @@ func (m mappingDir) change(ctx context.Context, do func(there []string) error) e
 	return nil
 }
 
-// locked takes the lock.
+// locked locks the directory.
 func (m mappingDir) locked(ctx context.Context) (unlock func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, mappingPatience)
 	defer cancel()
@@ -156,7 +158,7 @@ func (m mappingDir) locked(ctx context.Context) (unlock func() error, err error)
 	return f.Close, nil
 }
 
-// edit replaces what a file lists; one that lists nothing any more goes.
+// edit changes the list in a file, and removes the file if the list becomes empty.
 func (m mappingDir) edit(name string, change func([]string) []string) error {
 	file := filepath.Join(m.dir, name)
 	b, err := os.ReadFile(file)

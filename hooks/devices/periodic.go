@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExechostStartup scans for devices, and waits no longer than probe_timeout for the result. Every
-// live job gets its filter, and the files of jobs that are gone are removed. PBS is told how many
-// devices it can give away.
+// ExechostStartup scans for devices, and waits for the result no longer than probe_timeout. It
+// makes sure that every live job has its filter, and removes the files of jobs that are gone. It
+// tells PBS how many devices there are.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	h.await(ctx, h.keeper.refresh(h.life, &h.background))
 	h.counting.Do(func() {
@@ -23,14 +23,14 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 			h.background.Go(h.countProcesses)
 		}
 	})
-	list, err := h.common() // for doctor too, where there is no job
+	list, err := h.common() // even without jobs, since doctor shows it
 	errs := []error{err, h.keeper.rewrite()}
 	if err == nil {
 		for id := range req.JobList {
 			errs = append(errs, h.reassert(ctx, id, list, true))
 		}
 	}
-	// what is left says something wrong of a job that is gone, and keeps nobody from anything
+	// outdated files are only misleading, so this is not an error
 	if err := h.sweep(ctx, req.JobList); err != nil {
 		h.log.Warn(err)
 	}
@@ -45,8 +45,8 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(errs...)
 }
 
-// ExechostPeriodic puts the filters of jobs back where somebody took them away. ExechostPeriodic
-// scans for devices in the background, and tells PBS when an earlier scan has found a change.
+// ExechostPeriodic restores filters that somebody removed. It scans for devices in the background,
+// and tells PBS if an earlier scan found a change.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: h.updates(req.JobList)}
 	if req.Partial {
@@ -64,7 +64,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, err
 }
 
-// await waits for a scan for probe_timeout, and a quarter of the event's time at most.
+// await waits for a scan, for probe_timeout but at most a quarter of the event's time.
 func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 	limit := time.Duration(h.policy.Devices.ProbeTimeout)
 	if end, ok := ctx.Deadline(); ok {
@@ -81,7 +81,7 @@ func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 	h.keeper.late(limit)
 }
 
-// countProcesses turns on NVIDIA's accounting mode, which reports live by.
+// countProcesses turns on NVIDIA's accounting mode, which reports depend on.
 func (h *hook) countProcesses() {
 	err := h.account(h.life, time.Duration(h.policy.Devices.ProbeTimeout))
 	if err != nil && !errors.Is(err, inventory.ErrNoNVML) && h.life.Err() == nil {
@@ -89,8 +89,9 @@ func (h *hook) countProcesses() {
 	}
 }
 
-// updates returns the variables of attached processes by job, as begin and resize have told them,
-// and the points of the jobs' devices. The host uses the variables for a job whose record was lost.
+// updates returns the variables for attached processes by job, the same ones as begin and resize
+// return. The host uses them for a job whose record was lost. It also returns the points of the
+// jobs' devices.
 func (h *hook) updates(list map[string]*hostapi.Job) map[string]*hostapi.JobUpdate {
 	jobs := map[string]*hostapi.JobUpdate{}
 	for id := range list {
@@ -109,9 +110,9 @@ func (h *hook) updates(list map[string]*hostapi.Job) map[string]*hostapi.JobUpda
 	return jobs
 }
 
-// reassert sees to it that a live job has its filter, which opens list beside what the job was
-// given. A job without a cgroup is hook cgroup's to tell of. A job that began before devices were
-// enabled is left alone, since it may use what a filter would close. The log says so at a start.
+// reassert makes sure that a live job has its filter, which opens list and the job's grant. Hook
+// cgroup reports jobs without a cgroup. A job that began before devices were enabled is left alone,
+// since it may be using what a filter would close. At a start the log says so.
 func (h *hook) reassert(ctx context.Context, id string, list common, starts bool) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
@@ -130,15 +131,15 @@ func (h *hook) reassert(ctx context.Context, id string, list common, starts bool
 		}
 		return nil
 	}
-	if _, err := h.confined(j, g, list); err != nil && j.Exists() { // else it has ended meanwhile
+	if _, err := h.confined(j, g, list); err != nil && j.Exists() { // otherwise it has just ended
 		return err
 	}
 	return nil
 }
 
-// follow makes sure of the filters of all live jobs. A device that a driver brings while they run
-// is closed to them as to those that begin later. follow does nothing while the devices are not
-// known. No job is given a device then, and a live job need not lose what it could open.
+// follow checks the filters of all live jobs. A device that a driver adds is closed to them as it
+// is to later jobs. follow does nothing while the devices are not known. No job gets a device then,
+// and live jobs keep their access.
 func (h *hook) follow(ctx context.Context) error {
 	list, err := h.common()
 	if err != nil {
@@ -161,8 +162,8 @@ func (h *hook) follow(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweep removes the files of jobs that are neither in the list nor have a cgroup, and those that
-// were never finished.
+// sweep removes the files of jobs that are not in the list and have no cgroup, and unfinished
+// files.
 func (h *hook) sweep(ctx context.Context, list map[string]*hostapi.Job) error {
 	alive := func() (map[string]bool, error) {
 		ids, err := h.tree.JobIDs()

@@ -11,20 +11,20 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// entry is one entry of the base list or of devices.allow, with what it comes to on this node.
+// entry is one entry of the base list or of devices.allow, with the rules that it means on this
+// node.
 type entry struct {
 	text  string
-	base  bool // of the base list
+	base  bool // from the base list
 	rules []devfilter.Rule
 }
 
 // common are the devices that every job may open.
 type common []entry
 
-// resolve finds out what the base list and devices.allow come to. Names that there is no node for
-// are in missing, and so is what is in the place of a node and is none. Names of the base list are
-// left out there, since most of them are missing on most nodes. resolve fails for an entry that no
-// node could be meant by.
+// resolve turns the base list and devices.allow into rules. missing has the names without a node,
+// and those that are something other than a node. For the base list it has only the latter, since
+// most of its names are missing on most nodes. resolve fails if an entry cannot name any node.
 func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, err error) {
 	var problem error
 	tolerant := func(name string) (nodes []devfilter.Node, _ error) {
@@ -36,7 +36,7 @@ func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, 
 		problem = nil
 		rules, unknown, err := devfilter.Resolve([]any{e}, tolerant)
 		if err != nil {
-			_, _, whole := devfilter.Resolve(p.Devices.Allow, tolerant) // says which entry it is
+			_, _, whole := devfilter.Resolve(p.Devices.Allow, tolerant) // names the faulty entry
 			return nil, nil, fmt.Errorf("devices.%w", cmp.Or(whole, err))
 		}
 		switch {
@@ -50,13 +50,13 @@ func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, 
 	return list, missing, nil
 }
 
-// guarded returns the list without the rules by which any job could open a device that jobs are
-// given one by one. leftOut names these. The list that OpenPBS ships, "c *:* rwm", is one such
-// rule. To make nodes (m) opens nothing. A node that the holders of a vendor's devices share is no
-// device: nvidiactl alone is of no use.
+// guarded returns the list without rules that would let every job open a device that jobs are
+// given. leftOut describes these rules. The list that OpenPBS ships, "c *:* rwm", is one of them.
+// Permission to create nodes (m) opens nothing. A node that is shared by a vendor's devices does
+// not count as a device: nvidiactl alone is useless.
 //
-// A device may be missing in the inventory since nobody has looked yet, or a driver does not
-// answer. A rule that may open one of those is left out too.
+// A device may be missing in the inventory because there was no scan yet, or because a driver does
+// not answer. A rule that might open such a device is left out too.
 func (c common) guarded(inv *inventory.Inventory, beside unseen) (kept common, leftOut []string) {
 	for _, e := range c {
 		var rules, out []devfilter.Rule
@@ -86,7 +86,7 @@ func (c common) guarded(inv *inventory.Inventory, beside unseen) (kept common, l
 	return kept, leftOut
 }
 
-// opens returns the first device of the inventory that the rule lets everybody open.
+// opens returns the first device of the inventory that the rule would let every job open.
 func opens(r devfilter.Rule, inv *inventory.Inventory) (topology.Device, topology.DeviceNode, bool) {
 	if inv == nil {
 		return topology.Device{}, topology.DeviceNode{}, false
@@ -103,8 +103,8 @@ func opens(r devfilter.Rule, inv *inventory.Inventory) (topology.Device, topolog
 	return topology.Device{}, topology.DeviceNode{}, false
 }
 
-// with returns the rules of a job with that grant; nil is none. Its own devices have m too, as
-// those of the base list have.
+// with returns the rules of a job with that grant, which may be nil. Its devices also get m, as
+// those in the base list do.
 func (c common) with(g *inventory.Grant) []devfilter.Rule {
 	var rules []devfilter.Rule
 	for _, e := range c {
@@ -124,17 +124,17 @@ func kindOf(n topology.DeviceNode) devfilter.Kind {
 	return devfilter.Char
 }
 
-// unseen are the devices that jobs are given one by one and that the inventory does not have. Such
-// devices are there before anybody has looked, or after a driver did not answer. A rule that may
-// open one of them is left out until more is known.
+// unseen are devices that jobs are given but that the inventory may lack. That happens before the
+// first scan, or if a driver did not answer. Rules that might open them are left out until more is
+// known.
 type unseen struct {
-	why        string            // it is not known which GPUs there are; "" where it is
-	majors     []uint32          // of the drivers of GPUs; nil: any
-	configured []topology.Device // as they are in /dev now: to ask that asks no driver
+	why        string            // why it is not known which GPUs there are; "" if it is known
+	majors     []uint32          // of GPU drivers; nil: any
+	configured []topology.Device // from /dev as it is now, which needs no driver
 }
 
-// unseenBy tells what of the node's devices inv (nil: nothing is known) may not have. majors is
-// asked only where that is GPUs.
+// unseenBy returns which of the node's devices inv may lack. A nil inv means that nothing is known.
+// majors is called only if GPUs may be missing.
 func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, majors func() ([]uint32, error)) unseen {
 	var u unseen
 	if inv == nil {
@@ -142,13 +142,13 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, major
 	}
 	if p.Devices.DiscoverGPUs {
 		if u.why = unknown(inv, "nvml", "nvidia", "amd", "intel", "habana"); u.why != "" {
-			u.majors, _ = majors() // without an answer it may be any
+			u.majors, _ = majors() // without an answer it may be any major
 		}
 	}
 	if len(p.Device) > 0 && unknown(inv, "device") != "" {
 		for _, d := range p.Device {
 			for _, path := range d.Paths {
-				nodes, _ := look(strings.TrimPrefix(path, "/dev/")) // what cannot be looked at cannot be opened
+				nodes, _ := look(strings.TrimPrefix(path, "/dev/")) // what cannot be examined cannot be opened
 				for _, n := range nodes {
 					u.configured = append(u.configured, topology.Device{ID: path, Resource: d.Resource,
 						Nodes: []topology.DeviceNode{{Path: path, Block: n.Kind == devfilter.Block, Major: n.Major,
@@ -160,14 +160,14 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, major
 	return u
 }
 
-// unknown says why nothing is known of what some of these sources find; "" where something is, be
-// it that there is nothing.
+// unknown returns why nothing is known about the devices of one of these sources. It is "" if they
+// are known, even if there are none.
 func unknown(inv *inventory.Inventory, names ...string) string {
 	asked := false
 	for _, name := range names {
 		s := sourceOf(inv, name)
 		asked = asked || s.Name != ""
-		if s.Error == "" || name == "nvml" && sourceOf(inv, "nvidia").Name != "" { // which stands in for it
+		if s.Error == "" || name == "nvml" && sourceOf(inv, "nvidia").Name != "" { // nvidia replaces nvml
 			continue
 		}
 		if !slices.ContainsFunc(inv.Devices, func(d topology.Device) bool { return d.Vendor == vendorOf[name] }) {
@@ -180,8 +180,8 @@ func unknown(inv *inventory.Inventory, names ...string) string {
 	return cmp.Or(sourceOf(inv, lateSource).Error, "nobody has looked yet")
 }
 
-// opened says what a rule, of the base list or not, would let every job open; "" for nothing. In
-// the base list there is no GPU.
+// opened describes what a rule would let every job open, or returns "". Rules of the base list
+// never open GPUs.
 func (u unseen) opened(r devfilter.Rule, base bool) string {
 	if r.Access&(devfilter.Read|devfilter.Write) == 0 {
 		return ""

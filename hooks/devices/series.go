@@ -14,38 +14,39 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// charts have the points of the jobs' NVIDIA devices that the host may not have yet. A point takes
-// a program that asks the driver. So one call asks for all devices that are due, and none is made
-// while no job has such a device. A goroutine exists for as long.
+// charts hold the points of the jobs' NVIDIA devices that the host may not have received yet. Each
+// point requires running a program that asks the driver. So one call asks about all devices that
+// are due, and there are no calls while no job has such a device. Only then is there a goroutine.
 type charts struct {
 	mu      sync.Mutex
 	jobs    map[string]*jobChart // by job id
-	drawing bool                 // there is the goroutine
-	changed chan struct{}        // holds one: there is another job
+	drawing bool                 // the goroutine is running
+	changed chan struct{}        // signals another job; holds one
 }
 
-// jobChart has the points of one job.
+// jobChart holds the points of one job.
 type jobChart struct {
 	begun, due time.Time
-	devices    map[string]*deviceChart // by UUID: those that the job holds
+	devices    map[string]*deviceChart // by UUID: the devices that the job holds
 }
 
-// deviceChart has the points of one device of a job.
+// deviceChart holds the points of one device of a job.
 type deviceChart struct {
 	points *series.Recorder
-	energy *uint64   // millijoules at the time at; nil is not known
-	at     time.Time // of the point before, or when the job got the device
+	energy *uint64   // millijoules at the time at; nil if unknown
+	at     time.Time // time of the previous point, or when the job got the device
 }
 
 func newCharts() *charts {
 	return &charts{jobs: map[string]*jobChart{}, changed: make(chan struct{}, 1)}
 }
 
-// draw has points added for the NVIDIA devices of a job's grant from now on, and for no others of
-// the job. Devices that several jobs may hold have no series: NVML counts for all of them.
+// draw adds points for the NVIDIA devices of a job's grant from now on, and stops for the job's
+// other devices. Devices that several jobs may hold have no series, since NVML counts all of them
+// together.
 //
-// A job without a cgroup has none either: hook cgroup has ended it since a periodic got its list,
-// and erase may have been here.
+// A job without a cgroup has none either. Hook cgroup has ended it since the periodic got its list,
+// and erase may already have run.
 func (h *hook) draw(j *cgroup.Job, g *inventory.Grant) {
 	id := j.ID()
 	interval := time.Duration(h.policy.Series.Interval)
@@ -81,7 +82,7 @@ func (h *hook) draw(j *cgroup.Job, g *inventory.Grant) {
 	}
 }
 
-// erase forgets the chart of a job that is over.
+// erase removes the chart of a job that is over.
 func (h *hook) erase(id string) {
 	h.charts.mu.Lock()
 	defer h.charts.mu.Unlock()
@@ -89,7 +90,7 @@ func (h *hook) erase(id string) {
 	h.charts.rouse()
 }
 
-// rouse has the goroutine look anew. The caller holds mu.
+// rouse makes the goroutine check again. The caller holds mu.
 func (c *charts) rouse() {
 	select {
 	case c.changed <- struct{}{}:
@@ -97,7 +98,7 @@ func (c *charts) rouse() {
 	}
 }
 
-// drawAll adds points until no job has a device.
+// drawAll adds points as long as any job has a device.
 func (h *hook) drawAll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -121,8 +122,9 @@ func (h *hook) drawAll() {
 	}
 }
 
-// next returns the devices of which a point is due, and since when the driver's samples count. If
-// there are none it returns when there are. over is true without jobs: the goroutine ends.
+// next returns the devices that are due for a point, and the time since which the driver's samples
+// count. Without such devices it returns when one will be due. over is true if there are no jobs:
+// the goroutine ends.
 func (c *charts) next(now time.Time) (due time.Time, uuids []string, since time.Time, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,10 +151,9 @@ func (c *charts) next(now time.Time) (due time.Time, uuids []string, since time.
 	return due, uuids, since, false
 }
 
-// addPoints asks for the devices of jobs that were due when asked, and adds a point to each. A
-// driver that does not answer costs the point: the next one's means are of the time since the one
-// before. A job that becomes due while the driver answers, which may take seconds, is asked for
-// next.
+// addPoints asks about the devices of jobs that were due at the time asked, and adds a point to
+// each. If the driver does not answer, the point is lost, and the next one covers the whole time.
+// If a job becomes due while the driver answers, which may take seconds, it is handled next.
 func (h *hook) addPoints(asked time.Time, uuids []string, since time.Time) {
 	answer, err := h.sample(h.life, time.Duration(h.policy.Devices.ProbeTimeout), since, uuids...)
 	now := h.now()
@@ -176,7 +177,7 @@ func (h *hook) addPoints(asked time.Time, uuids []string, since time.Time) {
 	}
 }
 
-// noteSampled logs the first of several failures. The caller holds charts.mu.
+// noteSampled logs the first of consecutive failures. The caller holds charts.mu.
 func (h *hook) noteSampled(err error) {
 	if err != nil && !h.unsampled && h.life.Err() == nil {
 		h.log.Infof("the series of jobs have gaps: %v", err)
@@ -184,14 +185,14 @@ func (h *hook) noteSampled(err error) {
 	h.unsampled = err != nil
 }
 
-// add adds a point with what the driver told now.
+// add adds a point from the driver's current sample.
 func (d *deviceChart) add(now time.Time, second int64, s inventory.NVIDIASample) {
 	d.points.Add(second, known(s.GPUPercent), known(s.MemBytes), d.watts(now, s))
 	d.energy, d.at = s.EnergyMillijoules, now
 }
 
-// watts returns the mean power since the point before. Before that is known it is the power of the
-// moment, as far as the driver tells.
+// watts returns the mean power since the previous point. If that is not known, it returns the
+// current power, as far as the driver reports it.
 func (d *deviceChart) watts(now time.Time, s inventory.NVIDIASample) float64 {
 	if e := s.EnergyMillijoules; e != nil && d.energy != nil && *e >= *d.energy && now.After(d.at) {
 		return float64(*e-*d.energy) / 1000 / now.Sub(d.at).Seconds()
@@ -209,8 +210,8 @@ func known[N uint32 | uint64 | float64](value *N) float64 {
 	return float64(*value)
 }
 
-// addSeries adds to the description of a job's devices the points that the host may not have, and
-// reports whether there are any.
+// addSeries adds the points that the host may not have to the description of a job's devices. It
+// reports whether there were any.
 func (h *hook) addSeries(id string, g *inventory.Grant, list []hostapi.DeviceUsage) (some bool) {
 	h.charts.mu.Lock()
 	defer h.charts.mu.Unlock()
@@ -231,9 +232,9 @@ func (h *hook) addSeries(id string, g *inventory.Grant, list []hostapi.DeviceUsa
 	return some
 }
 
-// endSeries adds the last point of the devices of a job's grant, which list describes. NVML is not
-// asked again for it: energy is what the epilogue has asked for. A job without a point has the use
-// of its whole time in this one.
+// endSeries adds the last point for the devices of a job's grant, which list describes. It does not
+// ask NVML again: the epilogue has already asked for the energy. If a job has no point yet, this
+// one covers its whole time.
 func (h *hook) endSeries(
 	id string, g *inventory.Grant, got since, after *inventory.NVIDIAUsage, list []hostapi.DeviceUsage,
 ) {
@@ -271,6 +272,6 @@ func idOf(g *inventory.Grant, uuid string) string {
 	return ""
 }
 
-// sampler is inventory.AskNVMLSample for one program.
+// sampler is inventory.AskNVMLSample for a given program.
 type sampler func(ctx context.Context, limit time.Duration, since time.Time, uuids ...string) (
 	*inventory.NVIDIASamples, error)

@@ -13,24 +13,24 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// A job's use of its GPUs is the difference of two looks at NVML. The first is in the background
-// after the job was given them. The epilogue waits for the second no longer than usageLimit.
+// A job's use of its GPUs is the difference between two readings of NVML. The first is taken in the
+// background after the job got them. For the second, the epilogue waits at most usageLimit.
 
 const usageLimit = time.Second
 
-// sinceMark is the extended attribute of a job's cgroup with what was when it got its NVIDIA
-// devices, as JSON.
+// sinceMark is the extended attribute of a job's cgroup with the readings from when it got its
+// NVIDIA devices, as JSON.
 const sinceMark = "trusted.hookhost.devices.since"
 
-// since is what was when a job got a device, by the device's UUID.
+// since is the readings from when a job got its devices, by UUID.
 type since map[string]had
 
 type had struct {
 	Micros          int64   `json:"us"`                  // since 1970
-	EnergyMillijoul *uint64 `json:"energy_mj,omitempty"` // nil: not known
+	EnergyMillijoul *uint64 `json:"energy_mj,omitempty"` // nil if unknown
 }
 
-// countedUUIDs returns the UUIDs of the devices that NVML counts for a job.
+// countedUUIDs returns the UUIDs of the devices for which NVML counts.
 func countedUUIDs(g *inventory.Grant) []string {
 	var list []string
 	if g == nil {
@@ -44,8 +44,8 @@ func countedUUIDs(g *inventory.Grant) []string {
 	return list
 }
 
-// devicesUsed describes the devices of a grant with what the job did with each between got and now.
-// after is NVML's word, nil when there is none; what is not known of a device is left out.
+// devicesUsed describes the devices of a grant and how the job used each from got until now. after
+// is NVML's answer, or nil. Unknown values are left out.
 func devicesUsed(g *inventory.Grant, got since, after *inventory.NVIDIAUsage, now time.Time) []hostapi.DeviceUsage {
 	if g == nil {
 		return nil
@@ -63,14 +63,14 @@ func devicesUsed(g *inventory.Grant, got since, after *inventory.NVIDIAUsage, no
 	return list
 }
 
-// used fills in what one device counted.
+// used fills in the counters of one device.
 func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Time) {
-	// else the driver was loaded anew
+	// a lower value means that the driver was reloaded
 	if e, before := c.EnergyMillijoules, h.EnergyMillijoul; e != nil && before != nil && *e >= *before {
 		joules := float64(*e-*before) / 1000
 		u.EnergyJoules = &joules
 	}
-	if c.Error != "" && len(c.Processes) == 0 { // accounting mode may be off: nobody counted processes
+	if c.Error != "" && len(c.Processes) == 0 { // accounting mode may be off, so that no processes were counted
 		return
 	}
 	wall := now.Sub(time.UnixMicro(h.Micros))
@@ -82,7 +82,7 @@ func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Ti
 			continue
 		}
 		ms := float64(p.Milliseconds)
-		if p.Running { // NVML tells the time of a process that has ended
+		if p.Running { // NVML sets the time only after a process has ended
 			ms = max(ms, float64(now.UnixMicro()-int64(p.StartMicros))/1000)
 		}
 		if p.GPUPercent != nil {
@@ -105,12 +105,12 @@ func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Ti
 	}
 }
 
-// noteSince notes on the job's cgroup that it has these devices from now on, and in the background
-// what they have counted until then. Devices that it had before stay as noted; those that it has no
-// more are forgotten. noteSince costs one write.
+// noteSince records on the job's cgroup that it has these devices from now on. In the background it
+// adds their counters until then. Devices that the job already had keep their entries, and those
+// that it gave up lose them. noteSince costs one write.
 func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 	uuids := countedUUIDs(g)
-	// the counters are those of all jobs on a device
+	// a device's counters include all jobs on it
 	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 {
 		return
 	}
@@ -139,7 +139,8 @@ func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 	}
 }
 
-// noteEnergy adds what the devices have used so far. A job that is over meanwhile needs it no more.
+// noteEnergy adds the energy that the devices have used so far. If the job has ended meanwhile,
+// that is no longer needed.
 func (h *hook) noteEnergy(j *cgroup.Job, uuids []string) {
 	u, err := h.ask(h.life, time.Duration(h.policy.Devices.ProbeTimeout), uuids...)
 	if err != nil {
@@ -163,7 +164,7 @@ func (h *hook) noteEnergy(j *cgroup.Job, uuids []string) {
 	}
 }
 
-// sinceOf returns what noteSince has noted; empty when there is nothing.
+// sinceOf returns what noteSince has recorded, or an empty map.
 func sinceOf(j *cgroup.Job) (since, error) {
 	b, err := j.Mark(sinceMark)
 	if errors.Is(err, unix.ENODATA) {
@@ -184,14 +185,14 @@ func (s since) mark(j *cgroup.Job) error {
 	return j.SetMark(sinceMark, b)
 }
 
-// measure returns what the job did with its devices, as far as NVML tells within usageLimit.
+// measure returns how the job used its devices, as far as NVML answers within usageLimit.
 func (h *hook) measure(ctx context.Context, j *cgroup.Job, g *inventory.Grant) []hostapi.DeviceUsage {
 	got, err := sinceOf(j)
 	if err != nil {
 		h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)
 	}
 	var after *inventory.NVIDIAUsage
-	uuids := countedUUIDs(g) // none after a resize that took them all
+	uuids := countedUUIDs(g) // none if a resize removed all of them
 	if len(got) > 0 && len(uuids) > 0 && h.ask != nil {
 		if after, err = h.ask(ctx, usageLimit, uuids...); err != nil {
 			h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)

@@ -12,9 +12,9 @@ import (
 
 const ngpus = "ngpus"
 
-// vnodes returns the devices of the vnodes of hook cgroup (docs/vnodes.md): of the natural vnode,
-// name, or with vnode_per_numa_node of those of the NUMA nodes. A resource stays as PBS has it if
-// its amount is not known, and so do blocks with nil.
+// vnodes returns the devices for the vnodes of hook cgroup (docs/vnodes.md). They go to the natural
+// vnode, called name, or with vnode_per_numa_node to those of the NUMA nodes. If the amount of a
+// resource is not known, PBS keeps its value. The same is true of blocks if they are nil.
 func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name string,
 	blocks *int) map[string]*hostapi.Vnode {
 	counts := p.counts(inv)
@@ -37,7 +37,7 @@ func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name stri
 	}
 	if !p.Vnodes.PerNUMANode {
 		add(name, func(int) bool { return true })
-		if p.Devices.Blocks > 0 && blocks != nil { // not together with vnode_per_numa_node
+		if p.Devices.Blocks > 0 && blocks != nil { // excluded together with vnode_per_numa_node
 			all[name].ResourcesAvailable["blocks"] = strconv.Itoa(*blocks)
 		}
 		return all
@@ -46,8 +46,8 @@ func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name stri
 	numas := withCPUs(node)
 	for i, numa := range numas {
 		add(fmt.Sprintf("%s[%d]", name, numa), func(device int) bool {
-			// A device next to none of them counts with the first. Such a device is next to a node
-			// that is memory of a GPU, or to none that the kernel knows.
+			// A device near none of them counts for the first. It may be near a NUMA node that is a
+			// GPU's memory, or the kernel may not know its place.
 			return device == numa || i == 0 && !slices.Contains(numas, device)
 		})
 	}
@@ -65,8 +65,8 @@ func withCPUs(node *topology.Node) []int {
 	return list
 }
 
-// counts returns by resource and NUMA node how many devices there are. A resource of which a source
-// has failed, so that nothing of it is known, is not in it.
+// counts returns the number of devices by resource and NUMA node. It leaves out resources about
+// which nothing is known because a source has failed.
 func (p *policy) counts(inv *inventory.Inventory) map[string]map[int]int {
 	if inv == nil {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// act does about a process what the configuration says.
+// act does with a process what the configuration says.
 func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	switch v.Class {
 	case stray.Unknown:
 		s.unknown(k, f)
 	case stray.Certain:
 		switch {
-		case s.list[v.Job] == nil: // of another list
+		case s.list[v.Job] == nil: // the job is in another list
 			k.judged = ""
 		case s.action == reportStrays:
 			s.report(k, v.Job, f, "it belongs to the job by its "+v.Match)
@@ -30,16 +30,16 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	return nil
 }
 
-// unknown reports a process of which nothing is certain.
+// unknown reports a process about which nothing is certain.
 func (s *scan) unknown(k *sighting, f stray.Facts) {
-	if s.partial { // a job that is not known yet may have it
+	if s.partial { // it may belong to a job that is not known yet
 		k.judged = ""
 		return
 	}
 	s.report(k, s.onlyJob(k.uid), f, "nothing says what it belongs to")
 }
 
-// adopt hands a process over to the host, once it was looked at again.
+// adopt hands a process over to the host, after checking it once more.
 func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 	session := sessionOf{v.Job, f.Session}
 	u := s.update(v.Job)
@@ -56,7 +56,7 @@ func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 	s.handedOver(k)
 }
 
-// handedOver puts off the next time: the host may have refused the process.
+// handedOver delays the next attempt, because the host may have refused the process.
 func (s *scan) handedOver(k *sighting) {
 	k.tries++
 	k.next = s.scans + min(1<<min(k.tries-1, 10), farthest)
@@ -65,7 +65,7 @@ func (s *scan) handedOver(k *sighting) {
 	}
 }
 
-// kill kills a process that was found outside before, and is there still.
+// kill kills a process that was outside before and still is.
 func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
 	if k.doomed.IsZero() {
 		k.doomed = s.now
@@ -93,7 +93,7 @@ func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
 	return nil
 }
 
-// report logs a process that is left alone, once. Job is "" where it may be one of several.
+// report logs a process that is left alone, once. job is "" if it may belong to one of several.
 func (s *scan) report(k *sighting, job string, f stray.Facts, why string) {
 	if k.found {
 		return
@@ -114,7 +114,7 @@ func (s *scan) report(k *sighting, job string, f stray.Facts, why string) {
 	}
 }
 
-// onlyJob returns the job of a user who has but one here.
+// onlyJob returns the job of a user who has exactly one here.
 func (s *scan) onlyJob(uid int) string {
 	id := ""
 	for _, j := range s.jobs {

@@ -18,8 +18,8 @@ type policy struct {
 	OpenPBS config.OpenPBS `json:"openpbs"`
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
-// the defaults).
+// newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
+// defaults.
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.Default().MPI, OpenPBS: config.Default().OpenPBS}
 	if len(text) > 0 {
@@ -30,7 +30,7 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// qsub is PBS's program of that name; none where there is no PBS.
+// qsub returns PBS's program of that name, or nothing if PBS is not installed.
 func (p *policy) qsub() []kernfs.FileID {
 	text, err := os.ReadFile(p.OpenPBS.Conf)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// forkCount reports whether a pid that was seen before may be another process's by now. The kernel
-// gives numbers in turn (alloc_pid), so none is given twice before nearly as many processes and
-// threads were made as there are numbers.
+// forkCount decides whether a pid may have been reused. The kernel assigns pids in turn
+// (alloc_pid). So none is reused until nearly as many processes and threads have been created as
+// there are pids.
 type forkCount struct{ turn uint64 }
 
-// few reports whether too few processes have been made since the start of this turn for a pid to
-// have come again. alive is the number of processes. A new turn begins when a pid may have come
-// again, or the kernel does not say.
+// few reports whether too few processes have been created since the start of this turn for a pid to
+// be reused. alive is the number of processes. A new turn begins when a pid may have been reused,
+// or when the kernel gives no answer.
 func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 	now, ok := forksSoFar(procfs)
 	most, err := procfs.Uint("sys/kernel/pid_max")
@@ -22,7 +22,7 @@ func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 		*c = forkCount{}
 		return false
 	}
-	// Half of them: the numbers below 300 are not given again, and threads hold some.
+	// Half of them, because pids below 300 are not reused and threads use some.
 	if c.turn == 0 || now < c.turn || now-c.turn+uint64(alive) > most/2 {
 		c.turn = max(now, 1)
 		return false
@@ -30,7 +30,7 @@ func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 	return true
 }
 
-// forksSoFar is how many processes and threads the kernel has made (proc_stat(5)).
+// forksSoFar returns how many processes and threads the kernel has created (proc_stat(5)).
 func forksSoFar(procfs *kernfs.FS) (uint64, bool) {
 	b, err := procfs.ReadFile("stat")
 	if err != nil {

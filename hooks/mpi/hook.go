@@ -14,18 +14,18 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// hook answers the events. A hook keeps the jobs' host files, in aux, and what it has seen of their
-// processes, which it can see again.
+// hook handles the events. It stores the jobs' host files in aux. It also remembers what it has
+// seen of their processes, which it can find out again.
 type hook struct {
 	policy *policy
 	aux    string // directory of host files
-	remsh  string // path of hookhost-remsh; "" when it is not installed
+	remsh  string // path of hookhost-remsh; "" if it is not installed or not wanted
 	log    *logrus.Entry
-	strays *strays // nil where nobody looks for them
+	strays *strays // nil if mpi.strays are not looked for
 	ranks  *ranks  // likewise
 }
 
-// newHook makes the hook. With mpi.enabled = false it is one that does nothing.
+// newHook creates the hook. With mpi.enabled = false the hook does nothing.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
@@ -38,14 +38,14 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if !p.MPI.Remsh {
 		h.remsh = ""
 	}
-	if err := h.openKernel(s.Host["remsh"]); err != nil { // launchers can be told their remote shell all the same
+	if err := h.openKernel(s.Host["remsh"]); err != nil { // launchers can still be told their remote shell
 		h.log.Errorf("neither strays nor ranks are looked for: %v", err)
 	}
 	return h, nil
 }
 
-// openKernel opens the kernel's files, for strays and ranks. Remsh is the path of hookhost-remsh,
-// also where nobody is told of it.
+// openKernel opens the kernel's files, for strays and ranks. remsh is the path of hookhost-remsh,
+// even if launchers are not told about it.
 func (h *hook) openKernel(remsh string) error {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -66,14 +66,13 @@ func (h *hook) openKernel(remsh string) error {
 	facts := &stray.Reader{Procfs: roots.Proc, JobOf: tree.JobOf, Environ: environs.Read,
 		Hookhost: ownFiles(roots.Proc, remsh), Qsub: h.policy.qsub()}
 	h.strays = newStrays(h.policy.MPI.Strays, facts, members, h.log)
-	if !h.policy.MPI.PerTask { // else hook cgroup tells of them
+	if !h.policy.MPI.PerTask { // otherwise hook cgroup reports them
 		h.ranks = newRanks(roots.Proc, members, environs)
 	}
 	return nil
 }
 
-// ownFiles returns hookhost's programs that users run: the one that the host is, and those beside
-// it.
+// ownFiles returns hookhost's programs that users run: the host's program and those beside it.
 func ownFiles(procfs *kernfs.FS, remsh string) (files []kernfs.FileID) {
 	if id, err := procfs.Executable(os.Getppid()); err == nil {
 		files = append(files, id)
@@ -89,7 +88,7 @@ func ownFiles(procfs *kernfs.FS, remsh string) (files []kernfs.FileID) {
 	return files
 }
 
-// off is the hook where MPI is left alone.
+// off is the hook for nodes that leave MPI alone.
 type off struct{}
 
 // ExechostStartup does nothing.
@@ -102,10 +101,10 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 	if h.policy.MPI.Remsh && h.remsh == "" {
 		h.log.Warn("hookhost-remsh is not beside hookhost: what MPI starts on other hosts is outside of its job")
 	}
-	if h.aux == "" { // a host that is older than this program
+	if h.aux == "" { // the host is older than this program
 		return nil, hostapi.Errorf(hostapi.KindNode, "the host did not say where files for jobs are")
 	}
-	if err := sweep(h.aux, req.JobList, 0); err != nil { // what is left keeps nobody from anything
+	if err := sweep(h.aux, req.JobList, 0); err != nil { // what remains does no harm
 		h.log.Warn(err)
 	}
 	return &hostapi.Outcome{}, nil

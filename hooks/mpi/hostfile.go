@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// hostfilePrefix comes before the job's id in the name of its host file, so that the name is no job
-// id. PBS_NODEFILE of `hookhost run`, which has the id as its name, lies beside it.
+// hostfilePrefix precedes the job's id in the name of its host file, so that the name is not a job
+// id. PBS_NODEFILE of `hookhost run` is in the same directory and has the id as its name.
 const hostfilePrefix = "openmpi."
 
 func hostfileName(id string) (string, error) {
@@ -25,9 +25,9 @@ func hostfileName(id string) (string, error) {
 	return hostfilePrefix + id, nil
 }
 
-// hostfile is the job as Open MPI reads it: a line for each host, in the order in which the job got
-// them. PBS_NODEFILE will not do: to Open MPI a host that stands there once has as many slots as
-// cores. "" for a job without slots.
+// hostfile returns the job's hosts in the format of Open MPI: a line for each host, in the job's
+// order. PBS_NODEFILE does not work, because Open MPI gives a host that is listed once as many
+// slots as cores. The result is "" for a job without slots.
 func hostfile(job *hostapi.Job, node string) (string, error) {
 	chunks, err := pbs.Hostfile(job.ExecVnode, job.ExecHost2, job.Schedselect, node)
 	if err != nil {
@@ -50,8 +50,8 @@ func hostfile(job *hostapi.Job, node string) (string, error) {
 	return b.String(), nil
 }
 
-// writeHostfile writes the job's host file into dir, readable to the job's group, and returns its
-// path; "" for a job without slots. writeHostfile is idempotent. No reader sees half a file.
+// writeHostfile writes the job's host file into dir, readable for the job's group, and returns its
+// path, or "" for a job without slots. It is idempotent. No reader sees an incomplete file.
 func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	name, err := hostfileName(job.ID)
 	if err != nil {
@@ -71,7 +71,7 @@ func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	return path, os.Chown(path, -1, job.Owner.GID)
 }
 
-// removeHostfile removes the job's host file, which need not be there.
+// removeHostfile removes the job's host file, which may not exist.
 func removeHostfile(dir, id string) error {
 	name, err := hostfileName(id)
 	if err != nil {
@@ -83,8 +83,8 @@ func removeHostfile(dir, id string) error {
 	return nil
 }
 
-// sweep removes the host files of jobs that are not in the list, and those that were never
-// finished, if they are that old. A job may have begun since the list was made.
+// sweep removes the host files of jobs that are not in the list, and unfinished files, if they are
+// at least that old. A job may have begun since the list was made.
 func sweep(dir string, jobs map[string]*hostapi.Job, old time.Duration) error {
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

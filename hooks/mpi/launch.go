@@ -10,36 +10,37 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// launcher is a family of MPI launchers and the variables by which it is told its remote shell, or
-// a job's hosts.
+// launcher is a family of MPI launchers. It has the variables that set the remote shell or a job's
+// hosts.
 type launcher struct {
-	// settled are the variables by which a user settles the same: one of them, and the family is
-	// left alone.
+	// settled are variables with which users choose for themselves. If one of them is set, the
+	// family is left alone.
 	settled  []string
 	remsh    string // names the remote shell
-	rsh      string // says "rsh": a remote shell is called as rsh is
+	rsh      string // set to "rsh": the remote shell is called like rsh
 	hostfile string // names the host file
 }
 
-// launchers is the table of docs/mpi.md. Options of a command line beat variables in each of them.
-// A launcher that was built with PBS's task manager asks it by itself, and reads no remote shell.
+// launchers is the table of docs/mpi.md. In each of them options on the command line override
+// variables. A launcher that was built with PBS's task manager uses that by itself and needs no
+// remote shell.
 var launchers = []launcher{
 	{ // Open MPI 4 (orte/mca/plm/rsh)
 		settled: []string{"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent",
 			"OMPI_MCA_plm"},
 		remsh: "OMPI_MCA_plm_rsh_agent",
 	},
-	{ // Open MPI 4 without TM reads no PBS_NODEFILE. A build with TM does not read this variable.
+	{ // Open MPI 4 without TM does not read PBS_NODEFILE. A build with TM does not read this variable.
 		settled:  []string{"OMPI_MCA_orte_default_hostfile"},
 		hostfile: "OMPI_MCA_orte_default_hostfile",
 	},
-	{ // PRRTE of Open MPI 5 reads PBS_NODEFILE whether it has TM or not (prte/mca/ras/pbs).
+	{ // PRRTE of Open MPI 5 reads PBS_NODEFILE with or without TM (prte/mca/ras/pbs).
 		settled: []string{"PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "PRTE_MCA_plm",
 			"PRTE_MCA_prte_default_hostfile"},
 		remsh: "PRTE_MCA_plm_ssh_agent",
 	},
-	// Hydra of MPICH and MVAPICH, which reads PBS_NODEFILE. A Hydra with TM does not read the agent
-	// (HYDRA_LAUNCHER_EXEC) unless the launcher (HYDRA_LAUNCHER) is set.
+	// Hydra of MPICH and MVAPICH, which reads PBS_NODEFILE. A Hydra with TM reads the agent
+	// (HYDRA_LAUNCHER_EXEC) only if the launcher (HYDRA_LAUNCHER) is set.
 	{
 		settled: []string{"HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC"},
 		remsh:   "HYDRA_LAUNCHER_EXEC",
@@ -50,8 +51,8 @@ var launchers = []launcher{
 	},
 }
 
-// variables returns what is to be set in an environment: nothing that is there, and nothing of a
-// family of which a variable is there. A path of "" is none.
+// variables returns what to set in an environment. It changes no variable that exists, and skips a
+// family if one of its variables exists. A path of "" means none.
 func variables(env map[string]string, remsh, hostfile string) map[string]string {
 	set := map[string]string{}
 	put := func(name, value string) {
@@ -73,8 +74,8 @@ func variables(env map[string]string, remsh, hostfile string) map[string]string 
 	return set
 }
 
-// ExecjobLaunch sets the variables for the program of a job on several hosts. A failure is a note:
-// most programs need none of the variables.
+// ExecjobLaunch sets the variables for the program of a job on several hosts. A failure is only
+// noted, because most programs need none of the variables.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	job := req.Job
 	if !spans(job) {
@@ -97,12 +98,12 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 
 // spans reports whether a job is on more than one host.
 func spans(job *hostapi.Job) bool {
-	if !strings.Contains(job.ExecVnode, "+") { // nearly all jobs
+	if !strings.Contains(job.ExecVnode, "+") { // true of nearly all jobs
 		return false
 	}
 	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
 	if err != nil || len(chunks) == 0 {
-		return false // not this hook's to tell
+		return false // another hook reports that
 	}
 	for _, c := range chunks[1:] {
 		if c.Host != chunks[0].Host {

@@ -1,15 +1,15 @@
-// Command mpi is the hook that has MPI start a job's ranks on other hosts inside the job.
+// Command mpi is the hook that makes MPI start a job's ranks on other hosts inside the job.
 //
-// A launcher starts its daemons there by ssh, and what sshd starts is in no job. So at
-// execjob_launch this hook sets variables of Open MPI, PRRTE, Hydra and Intel MPI. The variables
-// name another remote shell, hookhost-remsh, and the job's hosts (launch.go is the table). A
-// setting of the user's stays as it is, and so does a job on one host. Nothing is decided from
-// files of the user: the hook runs as root.
+// A launcher starts its daemons there by ssh, and processes started by sshd are not in any job. So
+// at execjob_launch this hook sets variables of Open MPI, PRRTE, Hydra and Intel MPI. The variables
+// name the job's hosts and another remote shell, hookhost-remsh (see the table in launch.go).
+// Settings of the user are respected, and a job on one host is left alone. No decision depends on
+// files of the user, since the hook runs as root.
 //
-// A process may get out of its job all the same, such as by plain ssh. The hook finds it from time
-// to time and hands it to the host (strays.go; the rules are internal/stray's). The hook also
-// reports which of a job's processes are MPI ranks (ranks.go). The hook moves no process: that is
-// hook cgroup's.
+// A process may still escape from its job, for example by plain ssh. The hook looks for such
+// processes from time to time and hands them to the host (strays.go; the rules are in
+// internal/stray). It also reports which of a job's processes are MPI ranks (ranks.go). It moves no
+// process itself: hook cgroup does that.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

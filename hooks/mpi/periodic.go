@@ -9,23 +9,23 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// firstLook and secondLook are when a job is looked at beside the periodics, counted from its first
-// process here. Most ranks are there soon, and a short job sees no periodic.
+// firstLook and secondLook are when a job is checked in addition to the periodics, counted from its
+// first process here. Most ranks start early, and a short job sees no periodic.
 const (
 	firstLook  = 2 * time.Second
 	secondLook = 10 * time.Second
 )
 
-// lookTime is how long a look at processes may take, one for strays and one for ranks. A user can
-// have more processes than can be read before the alarm, which would end this program. The next
-// look goes on.
+// lookTime is how long a search for strays may take, and one for ranks. A user can have more
+// processes than can be read before the alarm, at which this program would be killed. The next
+// search continues.
 const lookTime = 8 * time.Second
 
-// soonAgain is when a scan is repeated that found more than the host takes in at a time. The
-// interval is longer than scans have to be apart.
+// soonAgain is when a scan is repeated if it found more processes than the host accepts at once. It
+// is longer than the minimum interval between scans.
 const soonAgain = 6 * time.Second
 
-// ExecjobBegin asks for a look at the job once it runs.
+// ExecjobBegin asks for a check of the job once it runs.
 func (h *hook) ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
 	if h.ranks == nil {
 		return &hostapi.Outcome{}, nil
@@ -33,9 +33,9 @@ func (h *hook) ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome
 	return &hostapi.Outcome{CallAtElapsed: firstLook}, nil
 }
 
-// ExechostPeriodic tells which ranks the listed jobs have here, and which processes are outside of
-// them. A process that cannot be read is left out, with a line in the log. No job is to suffer for
-// it, nor is this program to count as broken.
+// ExechostPeriodic reports the ranks of the listed jobs on this host, and processes outside of
+// their jobs. A process that cannot be read is skipped and logged. That must not affect any job, or
+// make this program look broken.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error

@@ -26,7 +26,7 @@ type ranks struct {
 	jobs map[string]*rankedJob
 }
 
-// rankedJob is what is known of a job's ranks.
+// rankedJob is what is known about a job's ranks.
 type rankedJob struct {
 	finder *rank.Finder
 	found  map[rank.Key]*rank.Found
@@ -36,15 +36,15 @@ func newRanks(procfs *kernfs.FS, members func(string) ([]int, error), environs *
 	return &ranks{procfs: procfs, members: members, environs: environs, jobs: map[string]*rankedJob{}}
 }
 
-// forgetOthers forgets the jobs that are not in the list.
+// forgetOthers drops the jobs that are not in the list.
 func (r *ranks) forgetOthers(list map[string]*hostapi.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.jobs, func(id string, _ *rankedJob) bool { return list[id] == nil })
 }
 
-// find returns the ranks of a job that were seen by now, by world and rank. Processes that are left
-// when ctx ends are for the next time. The ranks beside an error hold.
+// find returns the ranks of a job that have been seen so far, by world and rank. Processes that
+// remain when ctx ends are checked next time. The ranks are valid even with an error.
 func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error
 		list, err = j.finder.Find(ctx, pids, nil)
 		r.record(j, list)
 	}
-	if errors.Is(err, cgroup.ErrNotFound) { // it ends, or has none
+	if errors.Is(err, cgroup.ErrNotFound) { // it is ending, or has no cgroup
 		err = nil
 	}
 	if ctx.Err() != nil {
@@ -76,8 +76,8 @@ func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error
 	return list, err
 }
 
-// record notes the ranks of a list. A later program of the same name begins with a rank again whose
-// process is gone.
+// record adds the ranks of a list. A later program of the same name replaces ranks whose processes
+// are gone.
 func (r *ranks) record(j *rankedJob, list []rank.Member) {
 	for _, m := range list {
 		had, found := j.found[m.Rank.Key]

@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// scan is one look at all processes.
+// scan is one pass over all processes.
 type scan struct {
 	*strays
 	ctx      context.Context
@@ -24,9 +24,9 @@ type scan struct {
 	partial  bool
 	list     map[string]*hostapi.Job
 	jobs     []stray.Job
-	owners   map[int]string // of jobs, and what verdicts about their processes depend on
+	owners   map[int]string // job owners, and what verdicts about their processes depend on
 	updates  map[string]*hostapi.JobUpdate
-	sessions map[sessionOf]bool // that are handed over already: an attach takes all of a session
+	sessions map[sessionOf]bool // already handed over: an attach takes a whole session
 }
 
 type sessionOf struct {
@@ -57,7 +57,7 @@ func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
 			pids = append(pids, pid)
 		}
 	}
-	slices.Sort(pids) // a session's leader comes first
+	slices.Sort(pids) // so that a session's leader comes first
 	var errs []error
 	for _, pid := range pids {
 		if ctx.Err() != nil {
@@ -79,12 +79,13 @@ func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
 	return s.updates, errors.Join(errs...)
 }
 
-// insiders returns the processes that are in a job. A job without a cgroup, such as one that began
-// before hookhost came, is none here. All its processes are outside, and could not be moved in.
+// insiders returns the processes that are in a job. It removes jobs without a cgroup, such as those
+// that began before hookhost was installed. All their processes are outside and could not be moved
+// in.
 func (s *scan) insiders() map[int]bool {
 	inside := map[int]bool{}
 	s.jobs = slices.DeleteFunc(s.jobs, func(j stray.Job) bool {
-		pids, err := s.members(j.ID) // who is left out by an error is read
+		pids, err := s.members(j.ID) // processes missed because of an error are examined
 		for _, pid := range pids {
 			inside[pid] = true
 		}
@@ -93,8 +94,8 @@ func (s *scan) insiders() map[int]bool {
 	return inside
 }
 
-// one looks at a process that is in no listed job. trusted says that a pid which was seen before is
-// the same process's still.
+// one examines a process that is in no listed job. trusted means that a pid that was seen before
+// still belongs to the same process.
 func (s *scan) one(pid int, trusted bool) error {
 	k := s.seen[pid]
 	if k != nil && trusted && s.now.Before(k.until) {
@@ -130,7 +131,7 @@ func (s *scan) one(pid int, trusted bool) error {
 	return s.act(k, f, v)
 }
 
-// settled reports whether nothing can have come of a process since it was judged.
+// settled reports whether the verdict about a process cannot have changed.
 func (s *scan) settled(k *sighting) bool {
 	depends, owner := s.owners[k.uid]
 	switch {
@@ -144,7 +145,7 @@ func (s *scan) settled(k *sighting) bool {
 	return true
 }
 
-// judge reads a process and decides what it is.
+// judge reads a process and classifies it.
 func (s *scan) judge(p proc.Process) (stray.Facts, stray.Verdict, error) {
 	f, err := s.facts.Read(p)
 	if err != nil {

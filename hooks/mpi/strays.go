@@ -22,17 +22,17 @@ const (
 	leaveStrays  = "off"
 )
 
-// Bounds on what a scan does.
+// Limits of a scan.
 const (
-	maxTold   = 20              // processes that a job's report names
-	lookAgain = 5 * time.Minute // after which a process is read again: it may have become another user's
-	between   = 5 * time.Second // scans that are made beside the periodic
-	farthest  = 64              // scans, at most, until what was handed over in vain is handed over again
+	maxTold   = 20              // processes named in a job's report
+	lookAgain = 5 * time.Minute // after this a process is read again, since it may have changed its user
+	between   = 5 * time.Second // minimum interval for scans besides the periodic
+	farthest  = 64              // maximum number of scans between two attempts to hand over a process
 )
 
-// strays finds processes of jobs' owners that are outside of every job. Each process that was seen
-// is known by pid and start time. So a scan of a node on which nothing has changed reads the list
-// of processes and those of jobs only.
+// strays finds processes of jobs' owners that are outside of every job. It remembers processes by
+// pid and start time. So if nothing has changed on a node, a scan reads only the list of processes
+// and the jobs' lists.
 type strays struct {
 	action  string
 	procfs  *kernfs.FS
@@ -41,30 +41,30 @@ type strays struct {
 	log     *logrus.Entry
 
 	mu    sync.Mutex
-	jobs  map[string]stray.Job // of the last complete list, and of those after it
+	jobs  map[string]stray.Job // from the last complete list and later partial ones
 	seen  map[int]*sighting
 	forks forkCount
-	moved map[int]int // by uid: how often processes were handed over, which changes what others are
+	moved map[int]int // by uid: how many processes were handed over, which affects verdicts about others
 	found map[string]int
 	told  map[string]int
 	scans int
 	last  time.Time
 }
 
-// sighting is what is remembered of a process.
+// sighting is what is remembered about a process.
 type sighting struct {
 	start uint64
 	uid   int
-	until time.Time // it is read again then
-	scan  int       // that has seen it last
+	until time.Time // when it is read again
+	scan  int       // the last scan that saw it
 
-	judged  string // what the verdict depended on; "" where there is none
+	judged  string // what the verdict depended on; "" without a verdict
 	class   stray.Class
-	found   bool      // it was told or counted
+	found   bool      // it was reported or counted
 	tries   int       // how often it was handed over
-	next    int       // the scan that may do so again
-	doomed  time.Time // since when it is to be killed
-	refused bool      // its files cannot be read: it is left alone until then
+	next    int       // the scan that may hand it over again
+	doomed  time.Time // when it was chosen to be killed
+	refused bool      // its files cannot be read, so it is left alone until then
 }
 
 func newStrays(action string, facts *stray.Reader, members func(string) ([]int, error), log *logrus.Entry) *strays {
@@ -73,9 +73,8 @@ func newStrays(action string, facts *stray.Reader, members func(string) ([]int, 
 		told: map[string]int{}}
 }
 
-// scan returns what it found out about the listed jobs, nil where nothing. A list that is not
-// complete (partial) is scanned for only if the last scan is some seconds ago, and none is going
-// on.
+// scan returns what it found out about the listed jobs, or nil. For a partial list it does nothing
+// if the last scan is only seconds ago or another one is running.
 func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job,
 	partial bool) (map[string]*hostapi.JobUpdate, error) {
 	if s.action == leaveStrays {
@@ -107,7 +106,7 @@ func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job,
 	return sc.run(ctx)
 }
 
-// know takes over the jobs of a list.
+// know adds the jobs of a list. A complete list replaces the known jobs.
 func (s *strays) know(list map[string]*hostapi.Job, partial bool) {
 	if !partial {
 		clear(s.jobs)

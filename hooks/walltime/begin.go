@@ -7,8 +7,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ExecjobBegin looks at what the job asks for and has the host call when the first of it is due.
-// The job's cgroup need not be there.
+// ExecjobBegin reads the job's request and asks the host to call when the first action is due. The
+// job's cgroup may not exist yet.
 func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	s := stateFor(req)
 	told, err := s.follow(h.policy, req.Job, h.cpusFor(req.Job, nil))
@@ -18,13 +18,13 @@ func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.O
 	return s.outcome(told), nil
 }
 
-// outcome is the answer to an event that says what the job asks for.
+// outcome is the answer to an event with the job's request.
 func (s *state) outcome(told []string) *hostapi.Outcome {
 	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 }
 
-// ExecjobResize takes over the new limits. A job that is over them is not touched here, for it may
-// be suspended: the host calls at once if it runs.
+// ExecjobResize applies the new limits. It does not act on a job that exceeds them, since the job
+// may be suspended. If the job is running, the host calls at once.
 func (h *hook) ExecjobResize(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	s, err := decodeState(req.Job.State)
 	if err != nil {

@@ -13,11 +13,11 @@ type policy struct {
 	Cgroup   config.Cgroup   `json:"cgroup"`
 	Walltime config.Walltime `json:"walltime"`
 
-	warnings []config.Warning // Walltime.Signals
+	warnings []config.Warning // parsed Walltime.Signals
 }
 
-// newPolicy decodes the configuration that the host hands over (the node's file as JSON; empty for
-// the defaults).
+// newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
+// defaults.
 func newPolicy(text []byte) (*policy, error) {
 	p := &policy{Cgroup: config.Default().Cgroup, Walltime: config.Default().Walltime}
 	if len(text) > 0 {
@@ -35,7 +35,7 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// grace is how long a job has after SIGTERM. killDelay is its own, in seconds, nil for none.
+// grace returns how long a job has after SIGTERM. killDelay is the job's value in seconds, or nil.
 func (p *policy) grace(killDelay *int) time.Duration {
 	if killDelay == nil {
 		return time.Duration(p.Walltime.Grace)
@@ -43,5 +43,5 @@ func (p *policy) grace(killDelay *int) time.Duration {
 	return time.Duration(min(max(*killDelay, 0), longest)) * time.Second
 }
 
-// longest, in seconds, keeps sums of durations from turning over; no job lives as long.
+// longest, in seconds, keeps sums of durations from overflowing. No job lives that long.
 const longest = 1 << 31

@@ -2,20 +2,20 @@ package main
 
 import "time"
 
-// No kernel announces that a cgroup has used so much cpu time. But a job cannot use more than its
-// cpus give. The rest of its cput, over the number of its cpus, is a time in which nothing can
-// happen.
+// No kernel sends an event when a cgroup has used a given cpu time. But a job cannot use more than
+// all its cpus provide. So nothing can happen before the time that its cpus need to use up the rest
+// of its cput.
 
-// tolerance is how far past its limit of cput a job may get before that is seen: a second, or a
-// hundredth of the limit.
+// tolerance is how far a job may exceed its limit of cput unnoticed: a second or a hundredth of the
+// limit.
 func tolerance(limit time.Duration) time.Duration { return max(time.Second, limit/100) }
 
-// nearestLook keeps a job on many cpus from costing more than it uses.
+// nearestLook keeps checks of a job on many cpus from costing more than the job itself.
 const nearestLook = 20 * time.Millisecond
 
-// nextLook returns after what time of the job its cput is to be looked at again. The job may have
-// reached its limit by then, but is past it by half of the tolerance at most. The other half is for
-// the look and the signal to come.
+// nextLook returns after how much of the job's time its cput should be checked again. By then the
+// job may have reached its limit, but exceeds it by at most half of the tolerance. The other half
+// is for the check and the signal.
 func nextLook(limit, used time.Duration, cpus int) time.Duration {
 	return max(max(limit-used, tolerance(limit)/2)/time.Duration(cpus), nearestLook)
 }

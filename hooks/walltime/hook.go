@@ -12,20 +12,20 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// hook answers the events. A hook keeps nothing about jobs: their progress stands in their state,
-// which the host keeps.
+// hook handles the events. It stores nothing about jobs: their progress is in their state, which
+// the host stores.
 type hook struct {
 	policy  *policy
 	log     *logrus.Entry
 	roots   kernfs.Roots
 	tree    *cgroup.Tree
 	started time.Time
-	tell    func(jobID string, update *hostapi.JobUpdate) // of a job that no event is about; never nil
-	seeing  sync.Map                                      // ids of the jobs that are being looked at
+	tell    func(jobID string, update *hostapi.JobUpdate) // sends updates between events; never nil
+	seeing  sync.Map                                      // ids of the jobs that are being checked
 }
 
-// newHook opens this machine's kernel files and makes the hook. With walltime.enabled = false it is
-// one that does nothing.
+// newHook opens this machine's kernel files and creates the hook. With walltime.enabled = false the
+// hook does nothing.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
@@ -46,7 +46,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	return h, nil
 }
 
-// off is the hook where nobody looks at walltime.
+// off is the hook for nodes without [walltime].
 type off struct{}
 
 // ExechostStartup does nothing.
@@ -54,7 +54,7 @@ func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome,
 	return &hostapi.Outcome{}, nil
 }
 
-// open makes the hook of a node. open changes nothing there.
+// open creates the hook of a node. It changes nothing on the node.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
@@ -64,8 +64,8 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now(), tell: nobody}, nil
 }
 
-// cpusFor is how many cpus a job that asks for cput can run on; 1 for any other job. j is nil
-// before the job has a cgroup.
+// cpusFor returns how many cpus a job with a limit of cput can run on, or 1 for any other job. j is
+// nil before the job has a cgroup.
 func (h *hook) cpusFor(job *hostapi.Job, j *cgroup.Job) int {
 	if _, counts := job.ResourceList[cput]; !counts {
 		return 1
@@ -73,8 +73,8 @@ func (h *hook) cpusFor(job *hostapi.Job, j *cgroup.Job) int {
 	return h.cpus(j)
 }
 
-// cpus is how many cpus the job can run on, 1 at least: the cpus of its cpuset, else of the node. j
-// is nil before the job has a cgroup.
+// cpus returns how many cpus the job can run on, at least 1. They are the cpus of its cpuset, or
+// those of the node. j is nil before the job has a cgroup.
 func (h *hook) cpus(j *cgroup.Job) int {
 	if j != nil {
 		if l, err := j.Limits("cpuset"); err == nil && !l.CPUs.IsEmpty() {

@@ -16,13 +16,14 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// see looks at a job, does what is due and says when to look again. The host keeps events of the
-// job away meanwhile. said is a line for the log, for later: other jobs may wait for their signals.
+// see checks a job, does what is due and says when to check again. Meanwhile the host holds back
+// events of the job. said is a line to log later, since other jobs may be waiting for their
+// signals.
 //
-// The state reaches the host after something was done. A deed is done again where this program or
-// the host dies in between. So a signal may come twice but is never lost.
+// The host gets the state after the action. If this program or the host dies in between, the action
+// is repeated. So a signal may be sent twice but is never lost.
 func (h *hook) see(ctx context.Context, job *hostapi.Job) (u *hostapi.JobUpdate, said string) {
-	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier look, which nobody waits for any more
+	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier check that nobody waits for any more
 		return callLater(job), ""
 	}
 	defer h.seeing.Delete(job.ID)
@@ -41,7 +42,7 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job) (u *hostapi.JobUpdate,
 	}
 	u = &hostapi.JobUpdate{CallAtElapsed: s.Next, JobStderr: append(told, o.Lines...), Diag: o.Diag, Notes: o.Notes}
 	same := *s
-	if s.Stage == running { // that it was looked at is not worth a write: the next look may come early
+	if s.Stage == running { // a check alone is not worth a write, since the next may come early
 		same.Next = was
 	}
 	if !bytes.Equal(same.encode(), job.State) {
@@ -50,8 +51,8 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job) (u *hostapi.JobUpdate,
 	return u, said
 }
 
-// measure returns the facts of a job of which something is due. A fact that the kernel does not
-// give is as in a job that uses its time.
+// measure reads the facts about a job that is due. If the kernel does not provide a fact, the job
+// is assumed to be using its time.
 func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 	f := facts{
 		Elapsed: job.Elapsed, Up: time.Since(h.started), Suspended: job.Phase == hostapi.PhaseSuspended,
@@ -75,8 +76,8 @@ func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 	return f
 }
 
-// measureRunning is the part of measure for a job that nobody has ended yet. Whether it has
-// processes is asked only where it is over a limit.
+// measureRunning is the part of measure for a job that is not being ended. It checks for processes
+// only if the job exceeds a limit.
 func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *facts) {
 	if s.Limits.CPUT > 0 {
 		f.CPUs = h.cpus(j)
@@ -91,7 +92,7 @@ func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *fact
 		f.Alive = len(f.PIDs)
 		return
 	}
-	populated, err := j.Populated() // what somebody has put elsewhere by hand; a zombie is nobody
+	populated, err := j.Populated() // finds processes that somebody has moved by hand; ignores zombies
 	if err != nil {
 		h.logOf(j.ID()).Error(err)
 	}
@@ -100,8 +101,8 @@ func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *fact
 	}
 }
 
-// cpuTime returns what the job has used; nil when that is not known, and whether that is because
-// nobody counts.
+// cpuTime returns what the job has used, or nil if that is not known. uncounted means that this
+// node does not count it.
 func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 	sum, err := j.CPUTime()
 	switch {
@@ -114,12 +115,12 @@ func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 	return &sum, false
 }
 
-// killTime is how long a look waits for killed processes to be gone. The others are looked for
-// again.
+// killTime is how long a check waits for killed processes to disappear. The next check deals with
+// the rest.
 const killTime = 50 * time.Millisecond
 
-// carryOut does what was decided. A failure is logged, and the next stage tries again. notes are
-// for the report, and said is for the log when there is time.
+// carryOut does what was decided. Failures are logged, and the next stage tries again. notes are
+// for the report, and said is to be logged later.
 func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders,
 	pids []int) (notes []string, said string) {
 	log := h.logOf(j.ID())
@@ -137,7 +138,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	switch o.Do {
 	case terminate:
 		said = "SIGTERM: " + s.Reason
-		// A stopped process takes its SIGTERM when it goes on.
+		// A stopped process handles SIGTERM only when it continues.
 		err = errors.Join(j.Hasten(), j.SignalAll(ctx, pids, unix.SIGTERM, unix.SIGCONT))
 	case killOthers:
 		err = h.killOthers(j, job)
@@ -168,8 +169,8 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 	return notes, said
 }
 
-// killOthers sends SIGKILL to all but the processes that dump core and the job's leading program.
-// The end of the leading program would be that of the job, and all of it would be killed.
+// killOthers sends SIGKILL to all processes except those that dump core and the job's leading
+// program. If the leading program ended, the whole job would end and be killed.
 func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job) error {
 	pids, err := j.Processes()
 	if err != nil {
@@ -181,7 +182,7 @@ func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job) error {
 	return err
 }
 
-// warn sends a warning's signal. warn returns what the report is to say of it.
+// warn sends a warning's signal. It returns a note for the report.
 func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, w config.Warning) (note string) {
 	name := config.SignalName(w.Signal)
 	var err error
@@ -201,7 +202,7 @@ func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, w config.Warning) (note str
 	if w.Shell {
 		to = "the leading shell"
 	}
-	return fmt.Sprintf("warning %s: %s was sent to %s", w, name, to) // which may end of it
+	return fmt.Sprintf("warning %s: %s was sent to %s", w, name, to) // which may end because of it
 }
 
 func firstLine(err error) string {

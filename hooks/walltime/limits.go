@@ -13,24 +13,24 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// limits are a job's limits of time. 0 is none.
+// limits are a job's time limits. 0 means none.
 type limits struct {
-	// Asked is what they were made of: a limit follows what the job asks for now, not a changed
-	// configuration.
+	// Asked is what they were made from. If the job's request changes, they are made again. If only
+	// the configuration changes, they are not.
 	Asked hostapi.Resources `json:"asked,omitempty"`
 
-	// as the user knows it: with the node's maximum, without overtime
+	// as shown to the user: at most the node's maximum, without overtime
 	Walltime time.Duration `json:"walltime,omitempty"`
-	// when the job is ended: Walltime with all that it is given beyond
+	// when the job is ended: Walltime plus everything that is added
 	End time.Duration `json:"end,omitempty"`
-	// when pbs_mom ends the job, before End; 0 where that is not its to do
+	// when pbs_mom ends the job, before End; 0 if pbs_mom does not
 	MoM      time.Duration    `json:"mom,omitempty"`
 	Soft     time.Duration    `json:"soft,omitempty"`
-	CPUT     time.Duration    `json:"cput,omitempty"`     // 0 under pbs_mom as well
-	Warnings []config.Warning `json:"warnings,omitempty"` // the one that comes first first; each before Walltime
+	CPUT     time.Duration    `json:"cput,omitempty"`     // 0 under pbs_mom, too
+	Warnings []config.Warning `json:"warnings,omitempty"` // in order of time; each is before Walltime
 }
 
-// Resources that are about time. pbs_mom knows all but walltime_signal.
+// Resources about time. pbs_mom knows all except walltime_signal.
 const (
 	walltime       = "walltime"
 	softWalltime   = "soft_walltime"
@@ -40,7 +40,7 @@ const (
 	walltimeSignal = "walltime_signal"
 )
 
-// askedFor returns those of a job's resources that limits are made of; nil when there are none.
+// askedFor returns the job's resources that determine limits, or nil.
 func askedFor(r hostapi.Resources) hostapi.Resources {
 	var asked hostapi.Resources
 	for _, name := range []string{walltime, softWalltime, minWalltime, maxWalltime, cput, walltimeSignal} {
@@ -54,13 +54,13 @@ func askedFor(r hostapi.Resources) hostapi.Resources {
 	return asked
 }
 
-// ender is who ends a job at its limits before this hook does.
+// ender says who ends a job at its limits before this hook does.
 type ender int
 
 const (
 	nobody    ender = iota
 	pbsMoM          // pbs_mom, on the mother superior
-	pbsSister       // on a sister host: what qalter has changed reaches the mother superior only
+	pbsSister       // on a sister host, where changes by qalter do not arrive
 )
 
 // enderOf returns who ends a job.
@@ -74,9 +74,9 @@ func (s *state) enderOf(job *hostapi.Job) ender {
 	return pbsSister
 }
 
-// newLimits makes the limits of a job that asks for r and that by says who ends it. told are lines
-// for the job's standard error that name what cannot be. newLimits fails, with the value, on what
-// nobody can mean.
+// newLimits makes the limits of a job that asks for r and is ended by by. told are lines for the
+// job's standard error about what is not possible. newLimits fails on invalid values and names
+// them.
 func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []string, err error) {
 	l.Asked = askedFor(r)
 	own, err := ownWalltime(l.Asked)
@@ -92,7 +92,7 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 		}
 	}
 	if by == pbsMoM || by == pbsSister {
-		// The mother superior's MoM adds up what hook cgroup has told on each host, and ends the
+		// The mother superior's MoM adds up what hook cgroup reported on each host, and ends the
 		// job (openpbs src/resmom/mom_main.c, job_over_limit).
 		l.CPUT = 0
 	}
@@ -129,7 +129,7 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 	return l, append(told, more...), nil
 }
 
-// ownWalltime returns what the job itself says about how long it runs.
+// ownWalltime returns how long the job itself asks to run.
 func ownWalltime(r hostapi.Resources) (time.Duration, error) {
 	own, err := durationOf(r, walltime)
 	if err != nil {
@@ -148,13 +148,13 @@ func ownWalltime(r hostapi.Resources) (time.Duration, error) {
 		return 0, fmt.Errorf("min_walltime %s is above max_walltime %s", r[minWalltime], r[maxWalltime])
 	case least > 0 && own > 0 && own < least:
 		return 0, fmt.Errorf("walltime %s is below min_walltime %s", r[walltime], r[minWalltime])
-	case own == 0 && least > 0: // a shrink-to-fit job that no scheduler has shrunk
+	case own == 0 && least > 0: // a shrink-to-fit job that was not scheduled
 		return most, nil
 	}
 	return own, nil
 }
 
-// durationOf returns a resource's value; 0 when it is not there.
+// durationOf returns a resource's value, or 0.
 func durationOf(r hostapi.Resources, name string) (time.Duration, error) {
 	text, ok := r[name]
 	if !ok {
@@ -170,8 +170,8 @@ func durationOf(r hostapi.Resources, name string) (time.Duration, error) {
 	return min(d, longest*time.Second), nil
 }
 
-// warn chooses the job's warnings: its own, else the node's. A warning that does not come before
-// the end of the job is refused if both are the job's own, else left out.
+// warn chooses the job's warnings, or else the node's. A warning that is not before the end of the
+// job is an error if the job chose both, and is left out otherwise.
 func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
 	text, asked := l.Asked[walltimeSignal]
 	list := p.warnings
@@ -199,11 +199,11 @@ func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
 	return told, nil
 }
 
-// parseWarnings parses a walltime_signal: warnings as config.ParseWarning takes them, joined by
+// parseWarnings parses a walltime_signal: warnings in the syntax of config.ParseWarning, joined by
 // "+".
 func parseWarnings(text string) ([]config.Warning, error) {
 	entries := strings.SplitN(text, "+", 2*config.MaxWarnings+1)
-	for i := len(entries) - 2; i >= 0; i-- { // the + of RTMIN+3 joins nothing
+	for i := len(entries) - 2; i >= 0; i-- { // the + in RTMIN+3 is not a separator
 		if strings.HasSuffix(strings.ToUpper(entries[i]), "RTMIN") {
 			entries[i] += "+" + entries[i+1]
 			entries = slices.Delete(entries, i+1, i+2)
@@ -223,13 +223,13 @@ func parseWarnings(text string) ([]config.Warning, error) {
 	return list, nil
 }
 
-// outdated reports whether the job asks for something else by now.
+// outdated reports whether the job's request has changed.
 func (l limits) outdated(r hostapi.Resources) bool {
 	return r != nil && !maps.Equal(l.Asked, askedFor(r))
 }
 
-// next returns when the next thing is due of a job that nobody has ended, cput apart; 0 when
-// nothing ever is.
+// next returns when the next action is due for a job that is not being ended, apart from cput. 0
+// means never.
 func (l limits) next(p progress) time.Duration {
 	next := l.End
 	if p.Warned < len(l.Warnings) {

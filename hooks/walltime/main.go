@@ -1,18 +1,19 @@
-// Command walltime is the hook that warns a job before its walltime is over, and ends it when it
-// is: SIGTERM to every process of the job's cgroup, a grace, SIGKILL until nothing is left. The
-// hook does the same at the limit of cput.
+// Command walltime is the hook that warns a job before its walltime runs out, and then ends it. It
+// sends SIGTERM to every process in the job's cgroup, waits for a grace, and sends SIGKILL until
+// nothing is left. It does the same at the limit of cput.
 //
-// The clock is the host's: how long a job has run comes with each call (Job.Elapsed), and what is
-// due next goes back (Outcome.CallAtElapsed). So suspended time does not count, and a restart of
-// anything loses nothing. After a crash in between a signal may be sent again.
+// The host keeps the time. Each call says how long a job has run (Job.Elapsed), and the answer says
+// when the next action is due (Outcome.CallAtElapsed). So suspended time does not count, and
+// restarts lose nothing. After a crash a signal may be sent again.
 //
-// The host has the clock, since it sees launch, suspension and end of every job. A clock of this
-// hook's would have to survive the hook's death and the host's, and the two could disagree.
+// The host keeps the time because it sees launch, suspension and end of every job. A clock in this
+// hook would have to survive crashes of the hook and of the host, and the two clocks could
+// disagree.
 //
-// The job's stage stands in the hook's state. stage.go decides, from that and from what the kernel
-// shows, and touches nothing; job.go looks and acts. The hook reads the job's cgroup
-// (internal/cgroup) and /proc/PID (internal/proc), and writes the cgroup's freeze and kill files
-// alone.
+// The job's stage is in the hook's state. stage.go decides, based on the state and on what the
+// kernel shows, without side effects. job.go measures and acts. The hook reads the job's cgroup
+// (internal/cgroup) and /proc/PID (internal/proc). It signals and freezes the job's processes, and
+// raises the job's cpu time at its end.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

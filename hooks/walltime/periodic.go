@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExechostStartup has the host call for every job that lives here, those included that began before
-// this hook was there. ExechostStartup acts on none. A job over its limit is due at once, in the
-// job's turn.
+// ExechostStartup makes the host call for every live job, including jobs that began before this
+// hook was installed. It acts on none of them. A job over its limit is due at once, in the job's
+// turn.
 func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	for id, job := range req.JobList {
@@ -24,7 +24,7 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 			continue
 		}
 		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
-		if kept, _ := decodeState(job.State); kept == nil { // else an event beside this one may know better
+		if kept, _ := decodeState(job.State); kept == nil { // otherwise a concurrent event may know better
 			u.State = s.encode()
 		}
 		out.Jobs[id] = u
@@ -32,9 +32,9 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 	return out, nil
 }
 
-// ExechostPeriodic does what is due of the jobs that it was called for, all at a time. Called for
-// the host, it only makes sure that the host calls, and reports what cannot be killed, for as long
-// as that is so. Such a node is not to get the next job.
+// ExechostPeriodic does what is due for the jobs that it was called for, in parallel. When it is
+// called for the host, it only makes sure that the host calls for each job. It also reports jobs
+// that cannot be killed, as long as there are any, because such a node must not get the next job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
 		return h.remind(req)
@@ -49,7 +49,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 		update *hostapi.JobUpdate
 		said   string
 	}
-	looks := make(chan look, len(req.JobList)) // room for all: nobody hears those that come too late
+	looks := make(chan look, len(req.JobList)) // room for all, since nobody receives late ones
 	for range min(workers, len(req.JobList)) {
 		go func() {
 			if len(req.JobList) > workers {
@@ -91,21 +91,21 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, nil
 }
 
-// goAhead has the goroutine that calls it go before the processes that its signals wake up. The end
-// of a thousand processes is more work than to send them their signals. Its thread ends with it,
-// and so does the priority (setpriority(2): of one thread). Nothing changes where that is not
-// allowed.
+// goAhead gives the calling goroutine priority over the processes that its signals wake up. The
+// death of a thousand processes is more work than sending the signals. Its thread ends with it, and
+// so does the priority (setpriority(2) applies to one thread). If that is not allowed, nothing
+// changes.
 func goAhead() {
 	runtime.LockOSThread()
 	unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 }
 
 const (
-	// workers bounds how many jobs are seen to at a time. Each holds as many descriptors as
-	// cgroup.Job may for one job, a sixteenth of what this program may have.
+	// workers limits how many jobs are handled at a time. For each, cgroup.Job may hold a sixteenth
+	// of this program's file descriptors.
 	workers = 8
-	// patience is how long all jobs together are waited for: one whose files hang in the kernel is
-	// not to cost the others their answers.
+	// patience is how long to wait for all jobs together. A job whose files hang in the kernel must
+	// not delay the answers for the others.
 	patience = 10 * time.Second
 	lookHung = 30 * time.Second
 )
@@ -114,8 +114,8 @@ func callLater(job *hostapi.Job) *hostapi.JobUpdate {
 	return &hostapi.JobUpdate{CallAtElapsed: job.Elapsed + lookHung}
 }
 
-// remind is the periodic of the host. The periodic comes beside the events of jobs, so it changes
-// nothing of them. Its facts about them may be old: then the host calls once too often.
+// remind handles the host's periodic. It runs beside the events of jobs, so it changes nothing
+// about them. Its information may be outdated: then the host calls once too often.
 func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
@@ -131,9 +131,9 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	return out, errors.Join(errs...)
 }
 
-// stateOf returns where a job is and what its limits are by now. A job without a state began
-// without this hook. A request of such a job that cannot be met costs it nothing but its limits.
-// told are lines for its standard error.
+// stateOf returns a job's state with its current limits. A job without a state began without this
+// hook. If the request of such a job is invalid, the job only loses its limits. told are lines for
+// its standard error.
 func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	log := h.logOf(job.ID)
 	s, err := decodeState(job.State)
@@ -154,7 +154,7 @@ func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 		return s, told
 	}
 	log.Warnf("the limits of time that it had stay: %v", err)
-	if s.Limits.Asked == nil { // it had none: the node's maximum holds
+	if s.Limits.Asked == nil { // it had none, so the node's maximum applies
 		bare := *job
 		bare.ResourceList = nil
 		if _, err := s.follow(h.policy, &bare, h.cpusFor(&bare, j)); err != nil {
@@ -164,8 +164,9 @@ func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	return s, nil
 }
 
-// found is what is known of a job that has no state: its cgroup has who answers for it. Nil for one
-// that has no cgroup: it may be in the middle of its begin, and has nothing that could be ended.
+// found returns the state of a job that has none. The mark on its cgroup says which process started
+// it. It returns nil without a cgroup: such a job may be just beginning, and has nothing that could
+// be ended.
 func (h *hook) found(j *cgroup.Job) *state {
 	if j == nil {
 		return nil
@@ -177,8 +178,8 @@ func (h *hook) found(j *cgroup.Job) *state {
 	return stateFor(r.Begin)
 }
 
-// stillThere is an error that names what is left of an unkillable job; nil when nothing is. The
-// result is also nil for processes that wait for a cpu, which they get some time.
+// stillThere returns an error that names the remaining processes of an unkillable job, or nil.
+// Processes that only wait for a cpu do not count, because they get one some time.
 func (h *hook) stillThere(id string) error {
 	j, err := h.tree.Job(id)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// signalShell sends a warning's signal to the job's leading shell, if that is in the job's cgroup.
-// sent is to how many processes it went: 1, or 0 where there is none.
+// signalShell sends a warning's signal to the job's leading shell, if it is in the job's cgroup.
+// sent is the number of processes signalled, which is 0 or 1.
 func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, w config.Warning) (sent int, err error) {
 	pids, err := j.Processes()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -25,14 +25,14 @@ func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, w config.Warning) (s
 	if !found {
 		return 0, nil
 	}
-	// Asked again once the process is held: its pid may have become another's since.
+	// Checked again while the process is held, since its pid may have been reused.
 	return j.SignalSome(w.Signal, func(pid int) bool {
 		p, err := proc.Read(h.roots.Proc, pid)
 		return err == nil && pid == shell.PID && p.StartTime == shell.StartTime
 	})
 }
 
-// shell returns the process of the job that MoM started: the leader of its session.
+// shell returns the process of the job that MoM started, which leads its session.
 func (h *hook) shell(pids []int, job *hostapi.Job) (shell proc.Process, found bool) {
 	if !slices.Contains(pids, job.SessionID) {
 		return shell, false
@@ -41,11 +41,11 @@ func (h *hook) shell(pids []int, job *hostapi.Job) (shell proc.Process, found bo
 	return shell, err == nil
 }
 
-// mostTold bounds how many processes are named.
+// mostTold limits how many processes are named.
 const mostTold = 10
 
-// unkillableText names processes that are left though they got SIGKILL, with what they wait for in
-// the kernel.
+// unkillableText names processes that are left after SIGKILL, and what they are waiting for in the
+// kernel.
 func (h *hook) unkillableText(pids []int) string {
 	text := "unkillable: left after SIGKILL: 1 process:"
 	if len(pids) != 1 {

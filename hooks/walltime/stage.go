@@ -8,83 +8,83 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// stage is how far the end of a job has come. There is no way back to running: a job that has got
-// its SIGTERM is over, whatever becomes of its limit.
+// stage is how far the end of a job has come. There is no way back to running: after SIGTERM a job
+// is over, even if its limit changes.
 type stage string
 
 const (
 	running    stage = ""
-	terminated stage = "terminated" // it has got SIGTERM, or nothing is left after SIGKILL
-	killing    stage = "killing"    // it gets SIGKILL, again and again
-	unkillable stage = "unkillable" // and still does
+	terminated stage = "terminated" // it got SIGTERM, or nothing is left after SIGKILL
+	killing    stage = "killing"    // it repeatedly gets SIGKILL
+	unkillable stage = "unkillable" // the same after kill_timeout
 )
 
-// progress is where a job is. Times are of the job's clock.
+// progress is where a job stands. Times are in the job's elapsed time.
 type progress struct {
 	Stage    stage `json:"stage,omitempty"`
 	Warned   int   `json:"warned,omitempty"`    // how many of its warnings are over
-	SoftTold bool  `json:"soft_told,omitempty"` // that it exceeded soft_walltime
-	Hastened bool  `json:"hastened,omitempty"`  // it has the cpu time to die of pbs_mom's signals
+	SoftTold bool  `json:"soft_told,omitempty"` // exceeding soft_walltime was reported
+	Hastened bool  `json:"hastened,omitempty"`  // it got the cpu time to die from pbs_mom's signals
 
-	Reason     string        `json:"reason,omitempty"`     // what it is ended for: "walltime 3 exceeded limit 3"
+	Reason     string        `json:"reason,omitempty"`     // why it is ended: "walltime 3 exceeded limit 3"
 	Terminated time.Duration `json:"terminated,omitempty"` // when it got SIGTERM
-	Spared     time.Duration `json:"spared,omitempty"`     // when SIGKILL was due and a process dumped core
-	Killing    time.Duration `json:"killing,omitempty"`    // when all got SIGKILL first
-	Tries      int           `json:"tries,omitempty"`      // of SIGKILL to all
+	Spared     time.Duration `json:"spared,omitempty"`     // when SIGKILL was due but a process was dumping core
+	Killing    time.Duration `json:"killing,omitempty"`    // when all first got SIGKILL
+	Tries      int           `json:"tries,omitempty"`      // how often all got SIGKILL
 
-	Next time.Duration `json:"next,omitempty"` // nothing is due before; 0 never
+	Next time.Duration `json:"next,omitempty"` // nothing is due before; 0 means never
 }
 
-// facts are what a job looks like at one moment.
+// facts are a snapshot of a job.
 type facts struct {
 	Elapsed   time.Duration  // how long it has run
-	Grace     time.Duration  // from SIGTERM to SIGKILL; of a running job only where it is over a limit
-	CPU       *time.Duration // cpu time that it has used; nil when that is not known
-	Uncounted bool           // nobody counts that on this node
-	CPUs      int            // that it can run on
-	Alive     int            // processes; of a running job only where it is over a limit, and perhaps 1 for any
-	Dumping   int            // of them: writing a core dump
+	Grace     time.Duration  // from SIGTERM to SIGKILL; for a running job only if it exceeds a limit
+	CPU       *time.Duration // cpu time used; nil if unknown
+	Uncounted bool           // this node does not count cpu time
+	CPUs      int            // the job can run on
+	Alive     int            // processes; for a running job only if it exceeds a limit, and 1 may stand for any number
+	Dumping   int            // how many of them are writing a core dump
 	Suspended bool
-	Up        time.Duration // how long this program has been there to see it
-	PIDs      []int         // that a running job over a limit had; nil when that was not asked
+	Up        time.Duration // how long this program has been running
+	PIDs      []int         // of a running job over a limit; nil if not read
 }
 
-// orders are what is to be done now, in the order of the fields.
+// orders are what to do now, in the order of the fields.
 type orders struct {
-	Hasten  bool             // cgroup.Job.Hasten
-	Signals []config.Warning // to send
+	Hasten  bool             // call cgroup.Job.Hasten
+	Signals []config.Warning // warnings to send
 	Do      deed
-	GiveUp  bool // tell what processes are left
+	GiveUp  bool // report the remaining processes
 
 	Lines []string // for the job's standard error
 	Diag  string
 	Notes []string
 }
 
-// deed is what is done to the whole job.
+// deed is an action on the whole job.
 type deed int
 
 const (
 	nothing deed = iota
 	terminate
-	killOthers // all but those that dump core and the leading program
+	killOthers // all except those that dump core and the leading program
 	kill
 )
 
 const (
-	lookDump  = time.Second      // between looks at a core dump
-	lookAgain = time.Minute      // between looks at a job that is over and still there
-	blindLook = 10 * time.Second // when what cpu time a job has used could not be read
-	muchLate  = time.Second      // from where on lateness is told
+	lookDump  = time.Second      // between checks of a core dump
+	lookAgain = time.Minute      // between checks of a job that is over but still there
+	blindLook = 10 * time.Second // if the used cpu time could not be read
+	muchLate  = time.Second      // greater delays are reported
 )
 
-// step decides what is due of a job. step is pure: the same facts give the same answer.
+// step decides what is due for a job. It is pure: the same facts give the same result.
 func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	if was.Next == 0 || f.Elapsed < was.Next {
 		return was, orders{}
 	}
 	s, o := was, orders{}
-	if f.Suspended { // since its time was over
+	if f.Suspended { // since its time ran out
 		s.Next = f.Elapsed + lookDump
 		return s, o
 	}
@@ -92,7 +92,7 @@ func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	case s.Stage == running:
 		p.run(l, &s, f, &o)
 	case f.Alive == 0:
-		// A process that turns up later, on a sister host, is ended then.
+		// A process that appears later, as on a sister host, is ended then.
 		s.Stage, s.Spared, s.Killing, s.Tries = terminated, 0, 0, 0
 		s.Next = f.Elapsed + lookAgain
 	case s.Stage == terminated && f.Elapsed < s.Terminated+f.Grace:
@@ -103,7 +103,7 @@ func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	return s, o
 }
 
-// run is the stage of a job that nobody has ended yet.
+// run handles a job that is not being ended yet.
 func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 	if l.Soft > 0 && !s.SoftTold && f.Elapsed >= l.Soft {
 		s.SoftTold = true
@@ -118,7 +118,7 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 		s.end(reason, l.late(*s, f), f, o)
 		return
 	}
-	if l.MoM > 0 && !s.Hastened && f.Elapsed >= l.MoM { // MoM sends SIGTERM and SIGKILL, and asks no hook
+	if l.MoM > 0 && !s.Hastened && f.Elapsed >= l.MoM { // MoM sends SIGTERM and SIGKILL without asking a hook
 		s.Hastened, o.Hasten = true, true
 	}
 	s.warn(l, f, o)
@@ -136,8 +136,8 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 	}
 }
 
-// exceeded returns what limit the job is over, in the words of pbs_mom (openpbs
-// src/resmom/mom_mach.c, mom_over_limit); "" for none.
+// exceeded returns which limit the job exceeds, in the words of pbs_mom (openpbs
+// src/resmom/mom_mach.c, mom_over_limit), or "".
 func (l limits) exceeded(f facts) string {
 	over := func(what string, used, limit time.Duration) string {
 		return fmt.Sprintf("%s %d exceeded limit %d", what, used/time.Second, limit/time.Second)
@@ -151,8 +151,8 @@ func (l limits) exceeded(f facts) string {
 	return ""
 }
 
-// late returns how long ago a job that is over a limit was to be ended. The cput beyond the limit
-// was used by all cpus at once, or over a longer time.
+// late returns how long ago a job that exceeds a limit should have been ended. The cput beyond the
+// limit was used by all cpus at once, or over a longer time.
 func (l limits) late(s progress, f facts) time.Duration {
 	if l.End > 0 && f.Elapsed >= l.End {
 		return f.Elapsed - max(s.Next, l.End)
@@ -160,7 +160,7 @@ func (l limits) late(s progress, f facts) time.Duration {
 	return (*f.CPU - l.CPUT) / time.Duration(max(f.CPUs, 1))
 }
 
-// end has the job get its SIGTERM, so much later than was due.
+// end orders SIGTERM for the job. late is the delay.
 func (s *progress) end(reason string, late time.Duration, f facts, o *orders) {
 	s.Stage, s.Reason, s.Terminated = terminated, reason, f.Elapsed
 	s.Next = f.Elapsed + max(f.Grace, 1)
@@ -178,7 +178,7 @@ func (s *progress) end(reason string, late time.Duration, f facts, o *orders) {
 	o.Notes = append(o.Notes, fmt.Sprintf("was ended %.1f seconds later than was due, because %s", late.Seconds(), why))
 }
 
-// warn has the job get the warnings that are due. Several warnings have one line.
+// warn orders the warnings that are due. Several of them share one line.
 func (s *progress) warn(l limits, f facts, o *orders) {
 	due := func(w config.Warning) time.Duration { return l.Walltime - w.Before }
 	var last *config.Warning
@@ -192,14 +192,14 @@ func (s *progress) warn(l limits, f facts, o *orders) {
 		return
 	}
 	left := max(l.Walltime-f.Elapsed, 0)
-	if f.Elapsed-due(*last) < muchLate { // the same text when it has to be said again
+	if f.Elapsed-due(*last) < muchLate { // use the same text if it has to be repeated
 		left = last.Before
 	}
 	o.Lines = append(o.Lines, fmt.Sprintf("=>> PBS: walltime: %s left of %s", pbs.FormatDuration(left),
 		pbs.FormatDuration(l.Walltime)))
 }
 
-// kill is the stage of a job that has had its grace.
+// kill handles a job whose grace is over.
 func (p *policy) kill(s *progress, f facts, o *orders) {
 	grace := time.Duration(p.Walltime.CoreDumpGrace)
 	if f.Dumping > 0 && s.Killing == 0 {

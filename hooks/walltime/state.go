@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// state is what the host keeps of a job for this hook.
+// state is what the host stores about a job for this hook.
 type state struct {
 	Limits limits `json:"limits"`
 	// MoM is the process that starts the job's programs; nil under pbs_mom.
@@ -17,18 +17,17 @@ type state struct {
 	progress
 }
 
-// stateFor is that of a job that begins with req, before anything is known of its limits.
+// stateFor returns the state of a job that begins with req, before its limits are known.
 func stateFor(req *hostapi.Request) *state { return &state{MoM: req.MoM} }
 
-// arm sets when the job is to be looked at first, having run so long: what is past by then is due
-// at once.
+// arm sets when to check the job first, given its elapsed time. Anything earlier is due at once.
 func (s *state) arm(elapsed time.Duration, cpus int) {
 	if s.Stage != running {
 		return
 	}
 	next := s.Limits.next(s.progress)
 	if s.Limits.CPUT > 0 {
-		// Nothing is used yet, or else it is to be looked at.
+		// Either no cpu time is used yet, or it has to be checked now.
 		look := elapsed
 		if look == 0 {
 			look = nextLook(s.Limits.CPUT, 0, cpus)
@@ -43,14 +42,14 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	s.Next = next
 }
 
-// follow sets the limits that the job asks for by now, for a job that can run on so many cpus. A
-// job that is being ended is not spared by a new limit.
+// follow sets the limits of the job's current request, for a job on so many cpus. A new limit does
+// not save a job that is already being ended.
 func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, err error) {
 	l, told, err := p.newLimits(job.ResourceList, s.enderOf(job))
 	if err != nil {
 		return nil, err
 	}
-	if s.Stage != running { // it has no more time left than it had
+	if s.Stage != running { // it gets no more time
 		s.Limits.Asked = l.Asked
 		return nil, nil
 	}
@@ -68,8 +67,8 @@ func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, er
 	return told, nil
 }
 
-// decodeState returns what the host has kept; nil when there is nothing. A state that cannot be
-// read is as none: the limits are in the job.
+// decodeState returns what the host has stored, or nil. An unreadable state is treated like none,
+// because the limits are in the job.
 func decodeState(kept json.RawMessage) (*state, error) {
 	if len(kept) == 0 || bytes.Equal(kept, []byte("null")) {
 		return nil, nil
@@ -83,11 +82,11 @@ func decodeState(kept json.RawMessage) (*state, error) {
 
 func (s *state) encode() json.RawMessage {
 	b, err := json.Marshal(s)
-	if err != nil { // plain fields
+	if err != nil { // impossible for these fields
 		panic(err)
 	}
 	return b
 }
 
-// walltimeLimit is what people are told.
+// walltimeLimit returns the limit that users see.
 func (s *state) walltimeLimit() *time.Duration { return new(s.Limits.Walltime) }
