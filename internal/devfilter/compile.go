@@ -8,9 +8,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// The program's argument (struct bpf_cgroup_dev_ctx of linux/bpf.h): three numbers of 32 bits.
+// The program's argument (struct bpf_cgroup_dev_ctx of linux/bpf.h) is three 32-bit numbers.
 const (
-	ctxAccess = 0 // the access above 16 bits of the kind
+	ctxAccess = 0 // the access in the upper 16 bits, the kind in the lower ones
 	ctxMajor  = 4
 	ctxMinor  = 8
 
@@ -19,12 +19,12 @@ const (
 )
 
 // Compile returns the program of type BPF_PROG_TYPE_CGROUP_DEVICE that allows what Allows does.
-// Rules that mean the same make the same instructions. Printed with %v it is a listing for people,
+// Equivalent rules result in the same instructions. Printed with %v it is a listing for people,
 // with a comment for each rule.
 //
 // Each rule is a block of at most 6 instructions that leads to the next one or ends the program, so
-// no jump is far. The verifier takes some 80 steps for each of 1000 rules, of a million that it
-// has. Before Linux 5.2 a program had 4096 instructions at most, some 700 rules.
+// no jump is far. The verifier needs some 80 steps for each of 1000 rules, and may use a million.
+// Before Linux 5.2 a program had at most 4096 instructions, which is enough for some 700 rules.
 func Compile(rules []Rule) asm.Instructions {
 	rules = normalise(rules)
 	if len(rules) == 0 {
@@ -54,15 +54,15 @@ func Compile(rules []Rule) asm.Instructions {
 		commented(asm.Mov.Imm(asm.R0, 0).WithSymbol("deny"), "no rule: denied"),
 		asm.Return(),
 	)
-	// Marshal is what turns labels into distances, in any byte order; without them a program has
-	// another tag than its copy in the kernel.
+	// Marshal turns labels into distances, in any byte order. Otherwise the program would have a
+	// different tag than its copy in the kernel.
 	if err := program.Marshal(io.Discard, binary.LittleEndian); err != nil {
 		panic("devfilter: " + err.Error())
 	}
 	return program
 }
 
-// block ends the program with 1 when r allows the request, and leads to next when it does not.
+// block ends the program with 1 if r allows the request, and otherwise leads to next.
 func block(r Rule, next string) asm.Instructions {
 	kind := int32(devChar)
 	if r.Kind == Block {
@@ -76,7 +76,7 @@ func block(r Rule, next string) asm.Instructions {
 		b = append(b, asm.JNE.Imm(asm.R5, int32(r.Minor), next))
 	}
 	if denied := all &^ r.Access; denied != 0 {
-		b = append(b, asm.JSet.Imm(asm.R3, int32(denied), next)) // asks for a bit that r does not have
+		b = append(b, asm.JSet.Imm(asm.R3, int32(denied), next)) // the request has a bit that r does not have
 	}
 	return append(b, asm.Mov.Imm(asm.R0, 1), asm.Return())
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Place is where the filter of a job is: one of the two.
+// Place is where a job's filter is: one of the two.
 type Place struct {
 	V2 string     // absolute path of the job's v2 cgroup
 	V1 *kernfs.FS // the job's directory in the v1 devices hierarchy
 }
 
-// check refuses what is no place, or two.
+// check fails unless exactly one is set.
 func (p Place) check() error {
 	if (p.V2 == "") == (p.V1 == nil) {
 		return errors.New("device filter: the job has no one cgroup to put it on")
@@ -20,15 +20,15 @@ func (p Place) check() error {
 	return nil
 }
 
-// Install makes rules the filter of p, instead of what was there before, and reads back that it is
-// in force. Install is idempotent: nothing is written where the filter is in force already. After
-// an error the job may open at most what the rules before or the new ones allow. A place that had
-// no filter allows everything then: the job must not begin.
+// Install makes rules the filter of p, replaces an earlier filter, and reads back that it is in
+// force. It is idempotent, and writes nothing if the filter is already in force. After an error the
+// job may open at most what the earlier or the new rules allow. A place that had no filter may
+// still allow everything then, so the job must not begin.
 //
-// A device that the old and the new rules both allow can be opened at each moment. A device that
-// neither allows can be opened at none. installV1 has the exceptions. An open device stays open:
-// the kernel asks when a device is opened, not when it is used. The filter stays when this process
-// ends. Calls for one place must not overlap.
+// Meanwhile, a device that both the old and the new rules allow can always be opened. A device that
+// neither allows can never be opened. installV1 describes exceptions. An open device stays open:
+// the kernel checks when a device is opened, not when it is used. The filter remains when this
+// process ends. Calls for one place must not overlap.
 func Install(p Place, rules []Rule) error {
 	return install(p, rules, true)
 }
@@ -43,9 +43,8 @@ func install(p Place, rules []Rule, replace bool) error {
 	return installV2(p.V2, rules, replace)
 }
 
-// InForce returns nil when the filter of these rules is in force on p, and no other of ours. On v2,
-// programs of others (systemd's) may be there too: a device has to pass all of them, so they can
-// only deny more.
+// InForce returns nil if exactly the filter of these rules is in force on p. On v2 other programs
+// (systemd's) may be there as well. All of them must allow a device, so they can only deny more.
 func InForce(p Place, rules []Rule) error {
 	if err := p.check(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programName is how a program of ours is known among those on a cgroup. The kernel keeps 15 bytes.
+// programName identifies our programs among those on a cgroup. The kernel stores 15 bytes.
 const programName = "hookhost_dev"
 
 func spec(insns asm.Instructions) *ebpf.ProgramSpec {
@@ -23,10 +23,10 @@ func spec(insns asm.Instructions) *ebpf.ProgramSpec {
 	}
 }
 
-// Probe reports whether the kernel takes such programs. Probe loads one, opens it by its id as
-// Install does with those that it finds, and lets go of it. Nothing is attached. Probe fails where
-// the kernel has no CONFIG_CGROUP_BPF (EINVAL) or we lack the right (EPERM): CAP_SYS_ADMIN. CAP_BPF
-// is enough to load one, but not to open it (bpf_prog_get_fd_by_id).
+// Probe reports whether the kernel accepts such programs. It loads one, opens it by its id as
+// Install does with existing ones, and releases it. It attaches nothing. Probe fails if the kernel
+// has no CONFIG_CGROUP_BPF (EINVAL) or CAP_SYS_ADMIN is missing (EPERM). CAP_BPF is enough to load
+// a program, but not to open it (bpf_prog_get_fd_by_id).
 func Probe() error {
 	p, err := load(Compile([]Rule{{Char, 1, 3, Read}}))
 	if err != nil {
@@ -48,7 +48,7 @@ func Probe() error {
 	return same.Close()
 }
 
-// load gives a program to the kernel. The error has the end of the verifier's log.
+// load loads a program into the kernel. Errors include the end of the verifier's log.
 func load(insns asm.Instructions) (*ebpf.Program, error) {
 	var p *ebpf.Program
 	err := withMemlock(countsLocked(), func() (err error) {
@@ -73,9 +73,9 @@ func load(insns asm.Instructions) (*ebpf.Program, error) {
 	return nil, fmt.Errorf("load device filter: %w", err)
 }
 
-// countsLocked reports whether the kernel counts programs as locked memory of the user, as Linux
-// did before 5.11. The version has to do: cilium/ebpf takes a load that fails for this reason for a
-// kernel without program names, for good.
+// countsLocked reports whether the kernel counts programs as the user's locked memory, as Linux did
+// before 5.11. It goes by the version. If a load failed for this reason, cilium/ebpf would
+// permanently conclude that the kernel has no program names.
 func countsLocked() bool {
 	var u unix.Utsname
 	var major, minor int
@@ -90,8 +90,8 @@ func countsLocked() bool {
 
 var memlock sync.Mutex
 
-// withMemlock runs do with RLIMIT_MEMLOCK out of its way, as far as we may, if it is in the way.
-// The limit is put back: programs that are started later inherit it.
+// withMemlock runs do with RLIMIT_MEMLOCK raised as far as possible, if the limit is in the way. It
+// restores the limit, since programs that are started later inherit it.
 func withMemlock(inTheWay bool, do func() error) error {
 	if !inTheWay {
 		return do()

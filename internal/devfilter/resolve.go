@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is what a node in /dev stands for.
+// Node is the device that a node in /dev refers to.
 type Node struct {
 	Kind         Kind // Block or Char
 	Major, Minor uint32
 }
 
-// Lookup returns the nodes that a name below /dev, or a pattern of filepath.Match, stands for. Only
-// a pattern has more than one. No node is no error.
+// Lookup returns the nodes for a name below /dev, or for a pattern of filepath.Match. Only a
+// pattern has more than one. Finding no node is not an error.
 type Lookup func(name string) ([]Node, error)
 
-// errNoDevice is a file that is no device.
+// errNoDevice means that a file is not a device.
 var errNoDevice = errors.New("not a device")
 
-// StatNode returns the device of the node path; links are followed. A file that is no node is an
-// error.
+// StatNode returns the device of the node at path, and follows links. If the file is not a device
+// node, that is an error.
 func StatNode(path string) (Node, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -44,8 +44,8 @@ func StatNode(path string) (Node, error) {
 	return n, nil
 }
 
-// Nodes returns the Lookup in a directory, such as "/dev". Files that match a pattern and are no
-// devices are left out.
+// Nodes returns the Lookup in a directory, such as "/dev". It leaves out files that match a pattern
+// but are not devices.
 func Nodes(dir string) Lookup {
 	return func(name string) ([]Node, error) {
 		path := filepath.Join(dir, name)
@@ -60,7 +60,7 @@ func Nodes(dir string) Lookup {
 			return []Node{n}, nil
 		}
 		if _, err := os.Stat(dir); err != nil {
-			return nil, err // Glob ignores what it cannot read
+			return nil, err // Glob ignores directories that it cannot read
 		}
 		paths, err := filepath.Glob(path)
 		if err != nil {
@@ -89,9 +89,9 @@ func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 //	["console", "rwm"]      the node of that name below /dev
 //	["tty0", "rwm", "*"]    all minors of that node's major; or a number: that minor
 //
-// A name may be a pattern: ["infiniband/uverbs*", "rw"]. Names for which there is no node are
-// returned in unknown, in the order of the list. An entry of another form fails and names itself;
-// so does a file that is no device.
+// A name may be a pattern: ["infiniband/uverbs*", "rw"]. Names without a node are returned in
+// unknown, in the order of the list. An entry of another form or a file that is not a device is an
+// error that names the entry.
 func Resolve(allow []any, look Lookup) (rules []Rule, unknown []string, err error) {
 	for i, entry := range allow {
 		more, name, err := resolve(entry, look)
@@ -106,7 +106,7 @@ func Resolve(allow []any, look Lookup) (rules []Rule, unknown []string, err erro
 	return rules, unknown, nil
 }
 
-// resolve returns the rules of one entry, or the name that it does not find.
+// resolve returns the rules of one entry, or its name if there is no node.
 func resolve(entry any, look Lookup) (rules []Rule, unknown string, err error) {
 	if text, ok := entry.(string); ok {
 		r, err := parseRule(text)
@@ -142,7 +142,7 @@ func resolve(entry any, look Lookup) (rules []Rule, unknown string, err error) {
 	return rules, "", nil
 }
 
-// parseNamed takes the first two of a list.
+// parseNamed parses the first two elements of a list.
 func parseNamed(list []any) (name string, access Access, err error) {
 	name, ok := list[0].(string)
 	text, isText := list[1].(string)
@@ -160,7 +160,7 @@ func parseNamed(list []any) (name string, access Access, err error) {
 	return name, access, err
 }
 
-// parseMinor takes a number as TOML and JSON have it, or as a text.
+// parseMinor parses a number from TOML or JSON, or a text.
 func parseMinor(v any) (uint32, error) {
 	switch v := v.(type) {
 	case string:
@@ -175,7 +175,7 @@ func parseMinor(v any) (uint32, error) {
 	return 0, fmt.Errorf("%s: want * or a number", Show(v))
 }
 
-// Show prints an entry of an allow list as a configuration file has it.
+// Show formats an entry of an allow list as in a configuration file.
 func Show(entry any) string {
 	switch v := entry.(type) {
 	case string:

@@ -1,16 +1,16 @@
-// Package devfilter lets the processes of a job open the devices of a list, and no others. On
-// cgroup v1 the list of the devices controller does so, on v2 an eBPF program that is made from the
-// same rules.
+// Package devfilter lets the processes of a job open only the devices in a list. On cgroup v1 it
+// uses the list of the devices controller. On v2 it uses an eBPF program compiled from the same
+// rules.
 //
-// A rule has the kernel's form, "c 195:0 rw". Allows is the one place that says what the rules
-// mean; Compile and the v1 list are held to it by the same tests. Nothing here chooses devices, and
-// nothing is kept: the cgroup itself tells what is in force.
+// A rule has the kernel's form, "c 195:0 rw". Only Allows defines what the rules mean, and the same
+// tests hold Compile and the v1 list to it. The package does not choose devices and stores nothing:
+// the cgroup itself shows what is in force.
 //
-// A filter that is not in force is an error, never a warning. A filter says nothing about file
-// permissions: the kernel checks them too.
+// If a filter is not in force, that is always an error, never a warning. A filter does not replace
+// file permissions: the kernel checks them too.
 //
-// The filter is on the job's own cgroup, and survives hookhost. The unit that all jobs are in has
-// none: systemd replaces the filters of units that it manages.
+// The filter is on the job's cgroup and survives hookhost. The unit that contains all jobs has
+// none, because systemd replaces the filters of units that it manages.
 package devfilter
 
 import (
@@ -22,19 +22,19 @@ import (
 	"strings"
 )
 
-// Access is what may be done with a device. The bits are the kernel's (BPF_DEVCG_ACC_*,
+// Access is what may be done with a device. The bits are those of the kernel (BPF_DEVCG_ACC_*,
 // DEVCG_ACC_*).
 type Access uint8
 
 const (
-	Mknod Access = 1 << iota // make a node of it
+	Mknod Access = 1 << iota // create a node for it
 	Read
 	Write
 
 	all = Read | Write | Mknod
 )
 
-// String returns the letters of devices.list, in its order: "rwm".
+// String returns the letters in the order of devices.list: "rwm".
 func (a Access) String() string {
 	var b strings.Builder
 	for _, l := range []struct {
@@ -48,7 +48,7 @@ func (a Access) String() string {
 	return b.String()
 }
 
-// parseAccess takes the letters r, w and m in any order.
+// parseAccess parses the letters r, w and m in any order.
 func parseAccess(text string) (Access, error) {
 	var a Access
 	for _, letter := range text {
@@ -64,7 +64,7 @@ func parseAccess(text string) (Access, error) {
 	return a, nil
 }
 
-// Kind is the letter of a kind of device.
+// Kind is a kind of device, as a letter.
 type Kind byte
 
 const (
@@ -73,7 +73,7 @@ const (
 	Both  Kind = 'a' // in rules only
 )
 
-// Any is the number that stands for all, in rules only. Any is the kernel's ~0.
+// Any stands for all numbers, in rules only. It is the kernel's ~0.
 const Any = ^uint32(0)
 
 // The largest numbers that a device can have (include/linux/kdev_t.h).
@@ -82,7 +82,7 @@ const (
 	maxMinor = 1<<20 - 1
 )
 
-// Rule allows an access to a device, or to those with any major or minor number. The zero value
+// Rule allows access to a device, or to all devices with any major or minor number. The zero value
 // allows nothing.
 type Rule struct {
 	Kind         Kind
@@ -90,8 +90,8 @@ type Rule struct {
 	Access       Access
 }
 
-// String returns the rule as devices.allow takes it, but for the kind Both, which the kernel takes
-// for all devices.
+// String returns the rule in the form of devices.allow. The kind Both is an exception: to the
+// kernel it means all devices.
 func (r Rule) String() string {
 	return fmt.Sprintf("%c %s:%s %s", r.Kind, number(r.Major), number(r.Minor), r.Access)
 }
@@ -103,8 +103,8 @@ func number(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10)
 }
 
-// ParseRule parses "c 195:* rwm". The kind "a" is both kinds with the numbers that follow it; they
-// have to be given.
+// ParseRule parses "c 195:* rwm". The kind "a" stands for both kinds with the given numbers, which
+// must not be left out.
 func ParseRule(text string) (Rule, error) {
 	r, err := parseRule(text)
 	if err != nil {
@@ -153,16 +153,17 @@ func parseNumber(text string, most uint32) (uint32, error) {
 	return uint32(n), nil
 }
 
-// is reports whether r is about a device of this kind and these numbers.
+// is reports whether r is about a device of this kind with these numbers.
 func (r Rule) is(kind Kind, major, minor uint32) bool {
 	return (r.Kind == Both || r.Kind == kind) && (r.Major == Any || r.Major == major) &&
 		(r.Minor == Any || r.Minor == minor)
 }
 
-// Allows reports whether rules allow an access to the device of this kind (Block or Char) and these
-// numbers. A single rule has to allow all of it, as match_exception of security/device_cgroup.c has
-// it. With "c 1:* r" and "c 1:3 w" nobody opens 1:3 for reading and writing at once. Rules for the
-// same numbers are one rule there, and here. An access that no rule allows is denied.
+// Allows reports whether rules allow an access to the device of this kind (Block or Char) with
+// these numbers. A single rule must allow all of it, as in match_exception of
+// security/device_cgroup.c. With "c 1:* r" and "c 1:3 w" nobody can open 1:3 for reading and
+// writing at once. Rules for the same numbers are merged, as in the kernel. An access that no rule
+// allows is denied.
 func Allows(rules []Rule, kind Kind, major, minor uint32, access Access) bool {
 	for _, r := range rules {
 		if !r.is(kind, major, minor) {
@@ -181,9 +182,9 @@ func Allows(rules []Rule, kind Kind, major, minor uint32, access Access) bool {
 	return false
 }
 
-// normalise returns the shortest list that means the same: each kind by itself, one rule for the
-// same numbers, none that another one covers. The list is sorted, so that the same list makes the
-// same program.
+// normalise returns the shortest equivalent list. It separates the kinds, merges rules for the same
+// numbers and removes rules that another one covers. It sorts the list, so that equivalent lists
+// compile to the same program.
 func normalise(rules []Rule) []Rule {
 	type device struct {
 		kind         Kind

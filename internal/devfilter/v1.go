@@ -8,13 +8,14 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// installV1 writes what the job's list lacks and what it has too much, and reads it back.
+// installV1 adds what is missing in the job's list, removes what is superfluous, and reads the list
+// back.
 //
-// The v1 controller cannot exchange a list in one step, so two things differ from v2. A cgroup that
-// still allows everything is denied everything first: until the list is written, nothing opens. Two
-// rules that both cover a device may exchange accesses ("c 1:* w" and "c 1:3 r" become "c 1:* r"
-// and "c 1:3 w"). An open that passes before and after may then fail in between. A cgroup below the
-// job's never gets more by a change, only less: the kernel has it so.
+// The v1 controller cannot replace a list in one step, which causes two differences from v2. If a
+// cgroup still allows everything, everything is denied first, so nothing opens until the list is
+// written. Second, two rules for the same device may exchange accesses ("c 1:* w" and "c 1:3 r"
+// become "c 1:* r" and "c 1:3 w"). Then an open that works before and after may fail in between.
+// The kernel never gives a cgroup below the job's more access by a change, only less.
 func installV1(dir *kernfs.FS, rules []Rule) error {
 	have, open, err := listV1(dir)
 	if err != nil {
@@ -40,9 +41,9 @@ type change struct {
 	rule Rule
 }
 
-// changesV1 returns how to get from one list to another, both of rules that name one kind, each
-// device once. At no moment a rule has accesses that it has neither before nor after: that would
-// open what both lists deny.
+// changesV1 returns the writes that change one list into another. Their rules name one kind each,
+// and every device once. At no time does a rule have an access that it has neither before nor
+// after: that would open what both lists deny.
 func changesV1(have, want []Rule) []change {
 	var grow, exchange, shrink []change
 	each(have, want, func(device Rule, before, after Access) {
@@ -54,14 +55,14 @@ func changesV1(have, want []Rule) []change {
 			grow = append(grow, allow)
 		case allow.rule.Access == 0:
 			shrink = append(shrink, deny)
-		default: // "r" to "w" by way of "rw" would let O_RDWR through
+		default: // going from "r" to "w" through "rw" would allow O_RDWR
 			exchange = append(exchange, deny, allow)
 		}
 	})
 	return slices.Concat(grow, exchange, shrink)
 }
 
-// each calls do for each device in a or b, with its access in both; 0 where it is absent.
+// each calls do for each device in a or b, with its access in both, or 0 if it is absent.
 func each(a, b []Rule, do func(device Rule, inA, inB Access)) {
 	in := func(rules []Rule, r Rule) Access {
 		if i := slices.IndexFunc(rules, func(s Rule) bool { return compare(r, s) == 0 }); i >= 0 {
@@ -84,8 +85,8 @@ func (r Rule) with(a Access) Rule {
 	return r
 }
 
-// listV1 reads devices.list. open: it is no list, for everything is allowed but perhaps some
-// exceptions, which the kernel does not show.
+// listV1 reads devices.list. open means that there is no list: everything is allowed, perhaps with
+// exceptions that the kernel does not show.
 func listV1(dir *kernfs.FS) (rules []Rule, open bool, err error) {
 	b, err := dir.ReadFile("devices.list")
 	if err != nil {
@@ -104,7 +105,8 @@ func listV1(dir *kernfs.FS) (rules []Rule, open bool, err error) {
 	return rules, false, nil
 }
 
-// inForceV1 compares what the lists mean: an entry that another one covers makes no difference.
+// inForceV1 compares the meaning of the lists: an entry that another one covers makes no
+// difference.
 func inForceV1(dir *kernfs.FS, rules []Rule) error {
 	have, open, err := listV1(dir)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attached is a program of ours on a cgroup.
+// attached is one of our programs on a cgroup.
 type attached struct {
 	*ebpf.Program
 	id   ebpf.ProgramID
@@ -26,15 +26,14 @@ func (ps programs) close() {
 	}
 }
 
-// are reports whether ps is exactly the program of s. The kernel makes the tag of the instructions
-// as they were loaded. The 64 bits of the hash are enough to tell apart rules that nobody chooses
-// with a collision in mind.
+// are reports whether ps is exactly the program of s. The kernel calculates a tag from the
+// instructions as they were loaded. Its 64 bits are enough, since nobody chooses rules to cause a
+// collision.
 func (ps programs) are(s *ebpf.ProgramSpec) bool {
 	return len(ps) == 1 && s.Compatible(ps[0].info) == nil
 }
 
-// ours returns the programs of ours on the cgroup dir; those of others are not looked at further
-// than their names.
+// ours returns our programs on the cgroup dir. Only the names of other programs are read.
 func ours(dir *os.File) (_ programs, err error) {
 	q, err := link.QueryPrograms(link.QueryOptions{Target: int(dir.Fd()), Attach: ebpf.AttachCGroupDevice})
 	if err != nil {
@@ -49,7 +48,7 @@ func ours(dir *os.File) (_ programs, err error) {
 	for _, a := range q.Programs {
 		p, err := ebpf.NewProgramFromID(a.ID)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // its owner detached it just now
+			continue // its owner has just detached it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open device filter %d of %s: %w", a.ID, dir.Name(), err)
@@ -68,8 +67,8 @@ func ours(dir *os.File) (_ programs, err error) {
 	return list, nil
 }
 
-// installV2 attaches the program for rules. Not by a bpf_link, which would be gone with its last
-// descriptor. replace is false where a test wants what kernels before 5.6 do.
+// installV2 attaches the program for rules. It does not use a bpf_link, which would disappear with
+// its last descriptor. replace is false in tests of what happens on kernels before 5.6.
 func installV2(path string, rules []Rule, replace bool) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -98,16 +97,16 @@ func installV2(path string, rules []Rule, replace bool) error {
 	if err != nil {
 		return fmt.Errorf("attach device filter to %s: %w", path, err)
 	}
-	// Only now: until here each of them was in force too, and a device had to pass them all.
+	// Only now: until here each of them was also in force, and all had to allow a device.
 	if err := detach(dir, extra); err != nil {
 		return err
 	}
 	return readBack(dir, id)
 }
 
-// identify returns the id of a program just loaded. identify fails when the program did not get its
-// name: attached, it would never be found again. cilium/ebpf leaves names out where it holds the
-// kernel for one without them.
+// identify returns the id of a program that was just loaded. It fails if the program did not get
+// its name, because it would never be found again once attached. cilium/ebpf leaves out names if it
+// believes that the kernel does not support them.
 func identify(p *ebpf.Program) (ebpf.ProgramID, error) {
 	info, err := p.Info()
 	if err != nil {
@@ -123,8 +122,8 @@ func identify(p *ebpf.Program) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// attach puts p in force, in the place of one of before where the kernel can do that in one step.
-// attach returns the programs that are in force beside it.
+// attach attaches p, and replaces one of before if the kernel can do that in one step. It returns
+// the programs that are also still in force.
 func attach(dir *os.File, p *ebpf.Program, before programs, replace bool) (extra programs, err error) {
 	options := link.RawAttachProgramOptions{
 		Target:  int(dir.Fd()),
@@ -138,7 +137,7 @@ func attach(dir *os.File, p *ebpf.Program, before programs, replace bool) (extra
 		if !errors.Is(err, unix.EINVAL) {
 			return before[1:], err
 		}
-		options.Anchor = nil // the kernel knows no BPF_F_REPLACE
+		options.Anchor = nil // the kernel does not support BPF_F_REPLACE
 	}
 	return before, link.RawAttachProgram(options)
 }
@@ -156,7 +155,7 @@ func detach(dir *os.File, extra programs) error {
 	return errors.Join(errs...)
 }
 
-// readBack fails unless program id is attached, and no other of ours.
+// readBack fails unless the program id is attached and is our only one.
 func readBack(dir *os.File, id ebpf.ProgramID) error {
 	now, err := ours(dir)
 	if err != nil {

@@ -14,19 +14,19 @@ const (
 	kfdNodes = "class/kfd/kfd/topology/nodes"
 
 	kfdXGMI = 11 // CRAT_IOLINK_TYPE_XGMI of amdkfd/kfd_crat.h
-	// kfdOneHop is the weight of a link without another GPU in between (KFD_CRAT_XGMI_WEIGHT).
+	// kfdOneHop is the weight of a direct link between two GPUs (KFD_CRAT_XGMI_WEIGHT).
 	kfdOneHop = 15
 )
 
-// kfdGPU is a GPU node of the topology that amdkfd shows (amdkfd/kfd_topology.c). The node is a
-// card, one of the two dies of an MI250, or a partition of an MI300.
+// kfdGPU is a GPU node in amdkfd's topology (amdkfd/kfd_topology.c). It is a card, one of the two
+// dies of an MI250, or a partition of an MI300.
 type kfdGPU struct {
 	device topology.Device
 	pci    string         // vendor and device
 	links  map[string]int // by the other node's number
 }
 
-// amd finds AMD's GPUs, in the order of amdkfd's nodes, which is that of ROCR_VISIBLE_DEVICES.
+// amd finds AMD's GPUs, in the order of amdkfd's nodes, which is also that of ROCR_VISIBLE_DEVICES.
 func (s *scan) amd() found {
 	nodes, err := numbered(s.roots.Sys, kfdNodes, "")
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *scan) amd() found {
 		}
 		f.devices = append(f.devices, gpu.device)
 	}
-	identify(f.devices) // links name the other device
+	identify(f.devices) // links refer to devices by ID
 	for i, n := range order {
 		for to, count := range gpus[n].links {
 			if other, ok := gpus[to]; ok {
@@ -77,7 +77,8 @@ func (s *scan) amd() found {
 	return f
 }
 
-// readKFD returns the node of that number; nil for the node of a processor, which has no gpu_id.
+// readKFD returns the node with that number. It returns nil for the node of a processor, which has
+// no gpu_id.
 func (s *scan) readKFD(n string) (*kfdGPU, error) {
 	sys, dir := s.roots.Sys, kfdNodes+"/"+n
 	id, err := sys.Uint(dir + "/gpu_id")
@@ -89,8 +90,8 @@ func (s *scan) readKFD(n string) (*kfdGPU, error) {
 		return nil, err
 	}
 	p := parseProperties(b)
-	// A partition has its number in bits 28 and up; earlier drivers put it where the function is,
-	// which is 0.
+	// A partition has its number in bits 28 and up. Earlier drivers put it in place of the
+	// function, which is 0.
 	location := p["location_id"]
 	address := fmt.Sprintf("%04x:%02x:%02x.%d", p["domain"], location>>8&0xff, location>>3&0x1f, location&7)
 	if !sys.Exists(pciDir + "/" + address) {
@@ -106,13 +107,13 @@ func (s *scan) readKFD(n string) (*kfdGPU, error) {
 		links: map[string]int{},
 		device: topology.Device{
 			Resource: ngpus, Vendor: "amd", PCI: address, NUMA: numaOf(sys, pciDir+"/"+address), Nodes: nodes,
-			// From the card's own memory (FRU); amdgpu_fru_eeprom.c.
+			// From the card's FRU memory; see amdgpu_fru_eeprom.c.
 			Model:  text(sys, "class/drm/"+render+"/device/product_name"),
 			Memory: s.kfdMemory(dir, render),
 		},
 	}
 	if p["unique_id"] != 0 {
-		gpu.device.UUID = fmt.Sprintf("GPU-%016x", p["unique_id"]) // as rocminfo and ROCR_VISIBLE_DEVICES have it
+		gpu.device.UUID = fmt.Sprintf("GPU-%016x", p["unique_id"]) // the form of rocminfo and ROCR_VISIBLE_DEVICES
 	}
 	links, err := numbered(sys, dir+"/io_links", "")
 	if err != nil {
@@ -127,7 +128,7 @@ func (s *scan) readKFD(n string) (*kfdGPU, error) {
 		if p["type"] != kfdXGMI || p["weight"] > kfdOneHop {
 			continue
 		}
-		// The bandwidths (Linux 5.15) are those of one link and of all.
+		// The bandwidths (Linux 5.15) are those of one link and of all links.
 		count := 1
 		if least := p["min_bandwidth"]; least > 0 {
 			count = int(min(max(p["max_bandwidth"]/least, 1), 64))
@@ -138,8 +139,8 @@ func (s *scan) readKFD(n string) (*kfdGPU, error) {
 }
 
 // kfdMemory returns the memory of the node in dir: the sum of its banks of type 1 and 2
-// (HSA_MEM_HEAP_TYPE_FB_PUBLIC and _PRIVATE). The banks of a partition are its own. A node without
-// banks has amdgpu's figure for the whole device.
+// (HSA_MEM_HEAP_TYPE_FB_PUBLIC and _PRIVATE). A partition has separate banks. For a node without
+// banks it returns amdgpu's figure for the whole device.
 func (s *scan) kfdMemory(dir, render string) int64 {
 	var total uint64
 	banks, err := numbered(s.roots.Sys, dir+"/mem_banks", "")
@@ -157,8 +158,8 @@ func (s *scan) kfdMemory(dir, render string) int64 {
 	return int64(min(total, 1<<62))
 }
 
-// amdModel names a GPU without a product name. The name is that of a GPU with the same PCI ID, as
-// only the first die of an MI250 can read it. The name is else amdkfd's, with the PCI ID.
+// amdModel names a GPU without a product name. It uses the name of a GPU with the same PCI ID,
+// since only the first die of an MI250 can read it. Otherwise it uses amdkfd's name and the PCI ID.
 func amdModel(g *kfdGPU, gpus map[string]*kfdGPU, name string) string {
 	for _, other := range gpus {
 		if other.pci == g.pci && other.device.Model != "" {
@@ -168,7 +169,7 @@ func amdModel(g *kfdGPU, gpus map[string]*kfdGPU, name string) string {
 	return strings.TrimSpace(cmp.Or(name, "AMD") + " " + g.pci)
 }
 
-// amdWithoutKFD notes GPUs that amdgpu drives and amdkfd does not show.
+// amdWithoutKFD notes GPUs that amdgpu drives but amdkfd does not show.
 func (s *scan) amdWithoutKFD(count int, notes *problems) {
 	if count > 0 || s.roots.Sys.Exists("class/kfd/kfd") {
 		return
@@ -182,8 +183,8 @@ func (s *scan) amdWithoutKFD(count int, notes *problems) {
 	}
 }
 
-// parseProperties parses a properties file of amdkfd's topology: a name and a number in each line.
-// Other lines are passed over.
+// parseProperties parses a properties file of amdkfd's topology, with a name and a number in each
+// line. It ignores other lines.
 func parseProperties(b []byte) map[string]uint64 {
 	p := map[string]uint64{}
 	for line := range strings.Lines(string(b)) {

@@ -13,19 +13,20 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Extended attributes of a job's cgroup. Each has one writer, so that no hook locks another out.
+// Extended attributes of a job's cgroup. Each has only one writer, so the hooks need no lock
+// between them.
 const (
-	grantMark   = "trusted.hookhost.devices"         // the Grant, by hook cgroup
-	appliedMark = "trusted.hookhost.devices_applied" // Serial of what the filter follows, by hook devices
+	grantMark   = "trusted.hookhost.devices"         // the Grant, written by hook cgroup
+	appliedMark = "trusted.hookhost.devices_applied" // Serial of the grant in the filter, written by hook devices
 )
 
-// maxGrant is below what the kernel takes for an attribute (XATTR_SIZE_MAX, 64 KiB). A hundred MIG
-// instances fit, and many more devices that have one node.
+// maxGrant is less than the kernel's limit for an attribute (XATTR_SIZE_MAX, 64 KiB). It is enough
+// for a hundred MIG instances, and for many more devices with one node.
 const maxGrant = 60 << 10
 
-// Grant returns what a job gets that is given the devices ids. The grant has them in the
-// inventory's order, and the nodes that the holders of their vendors' devices share. An ID that is
-// not in the inventory is an error.
+// Grant returns the grant of a job that gets the devices ids. It lists them in the inventory's
+// order, and adds the nodes that their vendors' devices share. An ID that is not in the inventory
+// is an error.
 func (inv *Inventory) Grant(ids []string) (*Grant, error) {
 	g := &Grant{Devices: make([]topology.Device, 0, len(ids))}
 	wanted := make(map[string]bool, len(ids))
@@ -50,9 +51,9 @@ func (inv *Inventory) Grant(ids []string) (*Grant, error) {
 	return g, nil
 }
 
-// Mark notes on the job's cgroup that g is what the job was given, in place of an earlier grant.
-// The note stays for as long as the cgroup. A grant too large for an extended attribute is an
-// error, and the earlier one stays.
+// Mark stores g on the job's cgroup as the job's grant, and replaces an earlier one. It stays until
+// the cgroup is removed. If a grant is too large for an extended attribute, Mark fails and the
+// earlier one stays.
 func (g *Grant) Mark(m Marker) error {
 	kept := *g
 	kept.Devices, kept.Leaving = slices.Clone(g.Devices), slices.Clone(g.Leaving)
@@ -75,8 +76,8 @@ func (g *Grant) Mark(m Marker) error {
 	return nil
 }
 
-// Applied notes on the job's cgroup that its filter follows g: devices that g says are leaving have
-// left. Applied costs nothing where none are.
+// Applied records on the job's cgroup that its filter now follows g, so that the leaving devices
+// are free. It does nothing if no devices are leaving.
 func (g *Grant) Applied(m Marker) error {
 	if len(g.Leaving) == 0 {
 		return nil
@@ -87,9 +88,9 @@ func (g *Grant) Applied(m Marker) error {
 	return nil
 }
 
-// GrantOf returns what the job was given, without devices that have left; nil without an error when
-// its cgroup says nothing of devices. An error leaves open what the job holds: whoever gives
-// devices away must not take them for free.
+// GrantOf returns what the job was given, without devices that have left. It returns nil without an
+// error if the cgroup has no grant. After an error it is not known what the job holds, so no device
+// may be considered free.
 func GrantOf(m Marker) (*Grant, error) {
 	b, err := m.Mark(grantMark)
 	if errors.Is(err, unix.ENODATA) {

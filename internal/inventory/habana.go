@@ -11,12 +11,12 @@ import (
 
 const habanaVendor = 0x1da3
 
-// habana finds Gaudi accelerators in /sys/class/accel/accelN (Linux 6.4, and Habana's own driver
-// since 1.13). Older ones are in /sys/class/habanalabs/hlN. Each has a control node, which the
-// runtime's tools open without occupying the device.
+// habana finds Gaudi accelerators in /sys/class/accel/accelN (Linux 6.4, and Habana's driver since
+// 1.13). With older drivers they are in /sys/class/habanalabs/hlN. Each has a control node, which
+// tools open without occupying the device.
 //
-// Index is the module_id where the driver shows it, which is the number of HABANA_VISIBLE_MODULES.
-// The number of HABANA_VISIBLE_DEVICES is N, at the end of the first node's path.
+// Index is the module_id if the driver shows it, which is the number for HABANA_VISIBLE_MODULES.
+// The number for HABANA_VISIBLE_DEVICES is N, at the end of the first node's path.
 func (s *scan) habana() found {
 	var f found
 	var failed problems
@@ -38,7 +38,7 @@ func (s *scan) habana() found {
 			}
 		}
 		if len(f.devices) > 0 {
-			break // one driver has both classes' devices
+			break // one driver shows all devices in the same class
 		}
 	}
 	slices.SortStableFunc(f.devices, func(a, b topology.Device) int { return a.Index - b.Index })
@@ -46,8 +46,8 @@ func (s *scan) habana() found {
 	return f
 }
 
-// readHabana returns the accelerator; nil for one of another vendor, for the class accel is not
-// Habana's alone.
+// readHabana returns the accelerator. It returns nil for other vendors, because the class accel is
+// not only Habana's.
 func readHabana(sys *kernfs.FS, class, name, control, dev string) (*topology.Device, error) {
 	dir := class + "/" + name + "/device"
 	pci, ok := readPCI(sys, dir)
@@ -63,7 +63,7 @@ func readHabana(sys *kernfs.FS, class, name, control, dev string) (*topology.Dev
 		}
 		d.Nodes = append(d.Nodes, node)
 	}
-	// Documentation/ABI/testing/sysfs-driver-habanalabs: "GAUDI2" and its like.
+	// Documentation/ABI/testing/sysfs-driver-habanalabs: "GAUDI2" and similar.
 	if t := text(sys, dir+"/device_type"); t != "" {
 		d.Model = t
 	}

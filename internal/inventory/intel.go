@@ -10,7 +10,8 @@ import (
 
 const intelVendor = 0x8086
 
-// intelModels names what neither i915 nor xe names in sysfs; another GPU is called by its PCI ID.
+// intelModels has names that neither i915 nor xe shows in sysfs. Other GPUs are named by their PCI
+// ID.
 var intelModels = map[uint16]string{
 	0x0bd5: "Intel Data Center GPU Max 1550",
 	0x0bda: "Intel Data Center GPU Max 1100",
@@ -18,9 +19,9 @@ var intelModels = map[uint16]string{
 	0x56c1: "Intel Data Center GPU Flex 140",
 }
 
-// intel finds Intel's discrete GPUs: the DRM devices of i915 and xe. The GPU that is part of the
-// processor is left out. The processor's GPU sits on the root bus (0000:00:02.0) and is nothing
-// that a job computes with. Virtual functions are left out as well.
+// intel finds Intel's discrete GPUs: the DRM devices of i915 and xe. It leaves out the GPU in the
+// processor, which is on the root bus (0000:00:02.0) and is not used for computing. It also leaves
+// out virtual functions.
 func (s *scan) intel() found {
 	sys := s.roots.Sys
 	renders, err := numbered(sys, "class/drm", "renderD")
@@ -58,8 +59,8 @@ func (s *scan) intel() found {
 }
 
 // intelMemory returns the local memory of the GPU in dir. The driver xe shows it for each tile
-// (tileN/physical_vram_size_bytes). The i915 that Intel ships for its data center GPUs shows it at
-// the card (lmem_total_bytes). The kernel's own i915 does not show it.
+// (tileN/physical_vram_size_bytes). The i915 that Intel ships for its data center GPUs shows it for
+// the card (lmem_total_bytes). The kernel's i915 does not show it.
 func (s *scan) intelMemory(dir string, nodes []topology.DeviceNode) int64 {
 	var total uint64
 	tiles, err := numbered(s.roots.Sys, dir, "tile")

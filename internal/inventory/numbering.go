@@ -11,9 +11,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Numbering returns what the numbers of this machine's devices depend on: "boot ID", and "c 195
-// nvidia" for each driver and major of /proc/devices. Most drivers get their major as they are
-// loaded, and it may have been another one's before.
+// Numbering returns what the numbers of this machine's devices depend on. It is "boot ID", and "c
+// 195 nvidia" for each driver and major in /proc/devices. Most drivers get their major when they
+// are loaded, and it may differ each time.
 func Numbering(roots kernfs.Roots) ([]string, error) {
 	boot, err := roots.Proc.ReadFile("sys/kernel/random/boot_id")
 	if err != nil {
@@ -36,7 +36,8 @@ func Numbering(roots kernfs.Roots) ([]string, error) {
 	return list, nil
 }
 
-// number notes of Numbering what concerns the inventory's nodes; nothing where that is not known.
+// number stores the lines of Numbering that concern the inventory's nodes, or nothing if Numbering
+// fails.
 func (inv *Inventory) number(roots kernfs.Roots) {
 	now, err := Numbering(roots)
 	if err != nil {
@@ -66,8 +67,9 @@ func (inv *Inventory) number(roots kernfs.Roots) {
 	}
 }
 
-// Numbered reports whether the inventory's numbers stand for the same devices still, by what
-// Numbering returns now. An inventory that does not say what its numbers depend on is not numbered.
+// Numbered reports whether the inventory's numbers still belong to the same devices, given the
+// current result of Numbering. It is false if the inventory does not say what its numbers depend
+// on.
 func (inv *Inventory) Numbered(now []string) bool {
 	return len(inv.Numbering) > 0 &&
 		!slices.ContainsFunc(inv.Numbering, func(line string) bool { return !slices.Contains(now, line) })

@@ -18,7 +18,7 @@ const (
 	migMinorsFile   = "driver/nvidia-caps/mig-minors"
 )
 
-// nvidiaDriver reports whether the driver is loaded. Its version is the third line's number of
+// nvidiaDriver reports whether the driver is loaded, and its version from
 // /proc/driver/nvidia/version.
 func nvidiaDriver(proc *kernfs.FS) (loaded bool, version string) {
 	b, err := proc.ReadFile(nvidiaDir + "/version")
@@ -28,8 +28,8 @@ func nvidiaDriver(proc *kernfs.FS) (loaded bool, version string) {
 	return true, parseVersion(b)
 }
 
-// parseVersion returns the release in the line
-// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ...", "" when there is none.
+// parseVersion returns the release in the line "NVRM version: NVIDIA UNIX x86_64 Kernel Module
+// 550.54.15  Tue ...", or "".
 func parseVersion(b []byte) string {
 	for line := range strings.Lines(string(b)) {
 		if !strings.HasPrefix(line, "NVRM version:") {
@@ -48,11 +48,11 @@ func parseVersion(b []byte) string {
 // driver's nv-procfs.c).
 type information struct {
 	gpu      NVIDIAGPU
-	excluded bool // by the module's parameter NVreg_ExcludedGpus: it has no node
+	excluded bool // by the module's parameter NVreg_ExcludedGpus, and has no node
 }
 
-// parseInformation parses that file. A GPU that nobody has used since the driver was loaded may
-// have no UUID yet ("GPU-" and question marks): it is "" then.
+// parseInformation parses that file. A GPU that has not been used since the driver was loaded may
+// not have a UUID yet ("GPU-" and question marks). The result has "" then.
 func parseInformation(b []byte) (information, error) {
 	var i information
 	minor := ""
@@ -82,7 +82,7 @@ func parseInformation(b []byte) (information, error) {
 	return i, nil
 }
 
-// readGPUs returns what the driver tells of its GPUs in /proc, and what it could not be asked.
+// readGPUs returns the GPUs that the driver shows in /proc, and the problems with individual GPUs.
 func readGPUs(proc *kernfs.FS) (gpus []NVIDIAGPU, failed problems, err error) {
 	addresses, err := names(proc, nvidiaGPUs)
 	if err != nil {
@@ -111,9 +111,9 @@ func readGPUs(proc *kernfs.FS) (gpus []NVIDIAGPU, failed problems, err error) {
 	return gpus, failed, nil
 }
 
-// migInstances returns the compute instances that there are of the GPU with that minor, as
-// "giM/ciK": the driver makes /proc/driver/nvidia/capabilities/gpuN/mig/giM/ciK for each. N is the
-// minor of /dev/nvidiaN.
+// migInstances returns the compute instances of the GPU with that minor, as "giM/ciK". The driver
+// creates /proc/driver/nvidia/capabilities/gpuN/mig/giM/ciK for each of them. N is the minor of
+// /dev/nvidiaN.
 func migInstances(proc *kernfs.FS, minor uint32) ([]string, error) {
 	dir := fmt.Sprintf("%s/gpu%d/mig", migCapabilities, minor)
 	parts, err := numbered(proc, dir, "gi")
@@ -133,12 +133,12 @@ func migInstances(proc *kernfs.FS, minor uint32) ([]string, error) {
 	return list, nil
 }
 
-// migMinors are the minors of /dev/nvidia-caps/nvidia-capN by what they open, such as
-// "gpu0/gi1/ci0/access".
+// migMinors are the minors of /dev/nvidia-caps/nvidia-capN by the capability that they open, such
+// as "gpu0/gi1/ci0/access".
 type migMinors map[string]uint32
 
-// parseMIGMinors parses /proc/driver/nvidia-caps/mig-minors (nv-caps.c), which has a line for
-// whatever instance there could be. Lines of another form are passed over.
+// parseMIGMinors parses /proc/driver/nvidia-caps/mig-minors (nv-caps.c), which has a line for every
+// possible instance. It ignores lines of another form.
 func parseMIGMinors(b []byte) migMinors {
 	m := migMinors{}
 	for line := range strings.Lines(string(b)) {
@@ -154,8 +154,8 @@ func parseMIGMinors(b []byte) migMinors {
 }
 
 // of returns the minors of the two capabilities that a process needs for a compute instance. The
-// first is its GPU instance's, the second its own (NVIDIA's MIG user guide, "Device Nodes and
-// Capabilities").
+// first is for the GPU instance, the second for the compute instance (NVIDIA's MIG user guide,
+// "Device Nodes and Capabilities").
 func (m migMinors) of(minor uint32, gi, ci int) ([]uint32, error) {
 	var minors []uint32
 	for _, name := range []string{fmt.Sprintf("gpu%d/gi%d/access", minor, gi),

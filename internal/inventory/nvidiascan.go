@@ -14,14 +14,14 @@ import (
 
 const (
 	nvidiaVendor = 0x10de
-	// nvidiaMajor is NV_MAJOR_DEVICE_NUMBER, which the driver registers as "nvidia-frontend", since
-	// release 550 as "nvidia".
+	// nvidiaMajor is NV_MAJOR_DEVICE_NUMBER. The driver registers it as "nvidia-frontend", and
+	// since release 550 as "nvidia".
 	nvidiaMajor    = 195
 	nvidiactlMinor = 255
 )
 
-// nvidia finds NVIDIA's GPUs: NVML is asked first, as it alone knows memory, links and MIG
-// instances. The driver's files in /proc have the rest where its library is not, or it fails.
+// nvidia finds NVIDIA's GPUs. NVML is asked first, since only NVML knows memory, links and MIG
+// instances. If its library is missing or fails, the driver's files in /proc have the rest.
 func (s *scan) nvidia(ctx context.Context) found {
 	pci, pciErr := s.nvidiaPCI()
 	loaded, version := nvidiaDriver(s.roots.Proc)
@@ -47,7 +47,7 @@ func (s *scan) nvidia(ctx context.Context) found {
 	return f
 }
 
-// nvml makes devices of NVML's answer.
+// nvml makes devices from NVML's answer.
 func (s *scan) nvml(answer *NVIDIA, pci []pciDevice) found {
 	var failed, notes problems
 	known := map[string]bool{}
@@ -69,7 +69,7 @@ func (s *scan) nvml(answer *NVIDIA, pci []pciDevice) found {
 	return f
 }
 
-// nvidiaProc makes devices of what the driver tells in /proc.
+// nvidiaProc makes devices from the driver's files in /proc.
 func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	var notes problems
 	if !loaded {
@@ -86,10 +86,9 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	if len(gpus) == 0 && len(failed) == 0 && slices.ContainsFunc(pci, isNVIDIA) {
 		failed.add("the driver is loaded and bound, and tells of no GPU in %s", s.roots.Proc.Path(nvidiaGPUs))
 	}
-	// NVML alone knows the UUID of an instance, by which a program selects it. A job without the
-	// UUID would take the first of several instances. So nothing of such a GPU is given. A GPU in
-	// MIG mode without an instance looks like any other here, and a job that is given it finds no
-	// device.
+	// Only NVML knows the UUID of an instance, by which a program selects it. Without it a job
+	// would use the first of several instances. So such a GPU is left out. A GPU in MIG mode
+	// without instances looks like any other GPU here, and a job that gets it finds no device.
 	gpus = slices.DeleteFunc(gpus, func(g NVIDIAGPU) bool {
 		instances, err := migInstances(s.roots.Proc, g.Minor)
 		if err != nil {
@@ -113,9 +112,9 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	return f
 }
 
-// nvidiaDevices makes devices of GPUs; instances take the place of the GPU that they are parts of.
-// Index is the GPU's number in the order of addresses, which nvidia-smi and
-// CUDA_DEVICE_ORDER=PCI_BUS_ID have; an instance has its GPU's.
+// nvidiaDevices makes devices from GPUs. Instances replace the GPU that they are part of. Index is
+// the GPU's number in the order of addresses, as in nvidia-smi and CUDA_DEVICE_ORDER=PCI_BUS_ID. An
+// instance has the index of its GPU.
 func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 	if len(gpus) == 0 {
 		return found{}
@@ -127,7 +126,7 @@ func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 	}
 	majors, err := charMajors(s.roots.Proc)
 	if err != nil {
-		failed.add("%v", err) // and none of the dynamic majors is known
+		failed.add("%v", err) // no dynamic major is known either
 	}
 	var minors migMinors
 	if slices.ContainsFunc(gpus, func(g NVIDIAGPU) bool { return g.MIG }) {
@@ -181,8 +180,8 @@ func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 	return f
 }
 
-// inOrder returns the GPUs by their addresses, which are in sysfs's form then, and of each the
-// instances by their ids.
+// inOrder converts the GPUs' addresses to the form of sysfs and sorts the GPUs by them. It sorts
+// the instances of each GPU by their ids.
 func inOrder(gpus []NVIDIAGPU) []NVIDIAGPU {
 	gpus = slices.Clone(gpus)
 	known := true
@@ -199,8 +198,8 @@ func inOrder(gpus []NVIDIAGPU) []NVIDIAGPU {
 	return gpus
 }
 
-// confirm asks the driver's files about a GPU of which NVML could not tell everything. A field that
-// NVML left out is zero, and a minor of zero is another GPU's node.
+// confirm checks a GPU that NVML did not fully describe against the driver's files. A field that
+// NVML left out is zero, but a minor of zero is another GPU's node.
 func (s *scan) confirm(g NVIDIAGPU) error {
 	if g.PCI == "" || g.UUID == "" {
 		return errors.New("its address or UUID is not known")
@@ -223,7 +222,7 @@ func (s *scan) confirm(g NVIDIAGPU) error {
 	return err
 }
 
-// migDevice makes a device of a compute instance of gpu.
+// migDevice makes a device from a compute instance of gpu.
 func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinors,
 	majors map[string]uint32) (topology.Device, error) {
 	major, ok := majors["nvidia-caps"]
@@ -245,12 +244,12 @@ func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinor
 	return d, nil
 }
 
-// nvLinks returns g's links: those that NVML has seen between two GPUs, and through a switch those
-// that both have.
+// nvLinks returns g's links: those that NVML found between two GPUs, and those that both have to a
+// switch.
 func nvLinks(g NVIDIAGPU, gpus []NVIDIAGPU) map[string]int {
 	links := map[string]int{}
 	for _, other := range gpus {
-		if other.UUID == "" || other.UUID == g.UUID || other.MIG { // in MIG mode there is no NVLink
+		if other.UUID == "" || other.UUID == g.UUID || other.MIG { // NVLink does not work in MIG mode
 			continue
 		}
 		if n := max(g.Links[other.UUID], min(g.NVSwitch, other.NVSwitch)); n > 0 {
@@ -272,21 +271,21 @@ func nvidiaMajorOf(majors map[string]uint32) uint32 {
 	return nvidiaMajor
 }
 
-// nvidiaShared returns the nodes that each CUDA program opens: nvidiactl, and the two of unified
-// memory. The second of these serves profilers for processes of their own user. nvidia-modeset is
-// not among them: it drives displays, of all GPUs, and computing does without.
+// nvidiaShared returns the nodes that every CUDA program opens: nvidiactl, and the two of unified
+// memory. The second of these lets profilers examine processes of the same user. nvidia-modeset is
+// not included: it controls the displays of all GPUs, and is not needed for computing.
 func nvidiaShared(majors map[string]uint32, notes *problems) []topology.DeviceNode {
 	shared := []topology.DeviceNode{{Path: "/dev/nvidiactl", Major: nvidiaMajorOf(majors), Minor: nvidiactlMinor}}
 	uvm, ok := majors["nvidia-uvm"]
 	if !ok {
-		// CUDA's library loads the module when root runs the first program; no job can.
+		// CUDA's library loads the module when root runs the first program, but a job cannot.
 		notes.add("the module nvidia-uvm is not loaded, and CUDA does not work without: run nvidia-modprobe -u -c 0 " +
 			"at boot")
 		return shared
 	}
 	shared = append(shared, topology.DeviceNode{Path: "/dev/nvidia-uvm", Major: uvm},
 		topology.DeviceNode{Path: "/dev/nvidia-uvm-tools", Major: uvm, Minor: 1})
-	if gdr, ok := majors["gdrdrv"]; ok { // GDRCopy, by which MPI libraries reach the memory of the process's own GPU
+	if gdr, ok := majors["gdrdrv"]; ok { // GDRCopy, with which MPI libraries access the memory of the process's GPU
 		shared = append(shared, topology.DeviceNode{Path: "/dev/gdrdrv", Major: gdr})
 	}
 	return shared
@@ -294,7 +293,7 @@ func nvidiaShared(majors map[string]uint32, notes *problems) []topology.DeviceNo
 
 func isNVIDIA(d pciDevice) bool { return d.driver == "nvidia" }
 
-// nvidiaPCI returns NVIDIA's display controllers, whether or not a driver has them.
+// nvidiaPCI returns NVIDIA's display controllers, with or without a driver.
 func (s *scan) nvidiaPCI() ([]pciDevice, error) {
 	all, err := pciDevices(s.roots.Sys)
 	return slices.DeleteFunc(all, func(d pciDevice) bool { return d.vendor != nvidiaVendor || !d.isDisplay() }), err

@@ -16,36 +16,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoNVML says that NVML cannot be asked on this machine, which is no failure. Its library or its
-// driver is not there, or the program that asks is not installed. The program may also not run with
-// this machine's C library.
+// ErrNoNVML means that NVML cannot be asked on this machine, which is not a failure. Its library,
+// its driver or the program that asks is missing, or the program does not work with this machine's
+// C library.
 var ErrNoNVML = errors.New("no NVML")
 
 const (
-	// nvmlAnswer is the longest answer in bytes: accounting mode remembers some 4000 processes a
+	// nvmlAnswer is the longest answer in bytes. Accounting mode remembers some 4000 processes per
 	// GPU, at about 120 bytes each.
 	nvmlAnswer = 8 << 20
-	// nvmlReap is how long a killed program may take to die. The program needs no more than a
-	// moment unless it hangs in the kernel.
+	// nvmlReap is how long a killed program may take to die, which is only a moment unless it hangs
+	// in the kernel.
 	nvmlReap = time.Second
 )
 
-// AskNVML runs the program (cmd/nvml, an absolute path) and returns the GPUs that there are.
-// AskNVML fails with ErrNoNVML when there is nothing to ask.
+// AskNVML runs the program (cmd/nvml, an absolute path) and returns the node's GPUs. It fails with
+// ErrNoNVML if NVML is not available.
 //
-// A call takes no longer than the limit and a second, also when a driver call never returns. The
-// program is killed then. The following calls fail at once while a killed program does not die.
+// A call takes at most limit plus a second, even if a driver call never returns: the program is
+// killed then. While a killed program does not die, further calls fail at once.
 func AskNVML(ctx context.Context, program string, limit time.Duration) (*NVIDIA, error) {
 	return ask[NVIDIA](ctx, program, limit, "inventory")
 }
 
-// AskNVMLUsage is AskNVML for what some devices (GPUs or MIG instances) did. A device that does not
-// answer has an Error in the answer.
+// AskNVMLUsage is AskNVML for how some devices (GPUs or MIG instances) were used. A device that
+// does not answer has an Error.
 func AskNVMLUsage(ctx context.Context, program string, limit time.Duration, uuids ...string) (*NVIDIAUsage, error) {
 	return ask[NVIDIAUsage](ctx, program, limit, append([]string{"usage"}, uuids...)...)
 }
 
-// AskNVMLSample is AskNVML for what some devices (GPUs or MIG instances) do, since a time and now.
+// AskNVMLSample is AskNVML for how some devices (GPUs or MIG instances) are being used, from a
+// given time until now.
 func AskNVMLSample(
 	ctx context.Context, program string, limit time.Duration, since time.Time, uuids ...string,
 ) (*NVIDIASamples, error) {
@@ -53,9 +54,9 @@ func AskNVMLSample(
 	return ask[NVIDIASamples](ctx, program, limit, args...)
 }
 
-// NVMLAccountingOn turns accounting mode on for all GPUs that have it, under the same terms as
-// AskNVML. Idempotent. The driver forgets it when it is unloaded, which without persistence mode is
-// when nobody uses a GPU.
+// NVMLAccountingOn turns on accounting mode for all GPUs that support it, with the time limits of
+// AskNVML. It is idempotent. The driver forgets the mode when it is unloaded. Without persistence
+// mode that happens whenever nobody uses a GPU.
 func NVMLAccountingOn(ctx context.Context, program string, limit time.Duration) error {
 	_, err := runNVML(ctx, program, limit, "account", "on")
 	return err
@@ -90,16 +91,16 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// The program's own limit is for the case that this process is killed meanwhile.
+	// The program's limit matters only if this process is killed meanwhile.
 	cmd := exec.Command(program, append([]string{"--limit", (limit + 10*time.Second).String()}, args...)...)
 	out, complaint := &boundedBuffer{most: nvmlAnswer}, &boundedBuffer{most: 64 << 10}
 	cmd.Stdout, cmd.Stderr = out, complaint
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // NVML starts nvidia-modprobe: they are killed together
-	cmd.WaitDelay = nvmlReap                             // for one that left the session and holds the pipes
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // NVML starts nvidia-modprobe; both are killed together
+	cmd.WaitDelay = nvmlReap                             // in case a process left the session and holds the pipes
 	begun := time.Now()
 	if err := cmd.Start(); err != nil {
-		// ENOENT is also the answer when the program's dynamic linker is missing.
+		// ENOENT also means that the program's dynamic linker is missing.
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENOEXEC) {
 			return nil, fmt.Errorf("%w: %w", ErrNoNVML, err)
 		}
@@ -109,8 +110,8 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 	ended := awaitEnd(pid)
 	select {
 	case <-ended:
-		unix.Kill(-pid, unix.SIGKILL) // what it left behind; the zombie holds the number
-		cmd.Wait()                    // ProcessState says what came of it
+		unix.Kill(-pid, unix.SIGKILL) // the rest of its group; the zombie still holds the number
+		cmd.Wait()                    // ProcessState has the result
 		return out.judged(cmd, complaint)
 	case <-ctx.Done():
 	}
@@ -133,8 +134,8 @@ func runBounded(ctx context.Context, program string, limit time.Duration, args .
 	}
 }
 
-// awaitEnd closes the channel when a child has ended, and leaves it a zombie: its number and its
-// group's are its own until Wait.
+// awaitEnd closes the channel when a child has ended, and leaves it a zombie. Until Wait its pid
+// and its group's cannot be reused.
 func awaitEnd(pid int) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -145,7 +146,7 @@ func awaitEnd(pid int) <-chan struct{} {
 	return ended
 }
 
-// judged is what a program that has ended answered.
+// judged returns the answer of a program that has ended.
 func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte, error) {
 	why, _, _ := strings.Cut(strings.TrimSpace(complaint.buf.String()), "\n")
 	why, ours := strings.CutPrefix(why, "nvml: ")
@@ -158,8 +159,8 @@ func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte,
 	case code == 3:
 		return nil, fmt.Errorf("%w: %s", ErrNoNVML, strings.TrimPrefix(why, "no NVML here: "))
 	case !ours && why != "" && (code == 1 || code == 127):
-		// The dynamic linker's word: the C library is older than the one that the program was built
-		// with, or another one.
+		// The dynamic linker complains: the C library is a different one, or older than the one the
+		// program was built with.
 		return nil, fmt.Errorf("%w: %s does not run here: %s", ErrNoNVML, cmd.Path, why)
 	case why == "":
 		return nil, fmt.Errorf("%s: %v", cmd.Path, cmd.ProcessState)
@@ -170,9 +171,9 @@ func (b *boundedBuffer) judged(cmd *exec.Cmd, complaint *boundedBuffer) ([]byte,
 	}
 }
 
-// boundedBuffer takes no more than most bytes. The writer's next write fails then.
+// boundedBuffer takes no more than most bytes, after which writes fail.
 type boundedBuffer struct {
-	buf  bytes.Buffer // not embedded: io.Copy would find its ReadFrom, which has no bound
+	buf  bytes.Buffer // not embedded: io.Copy would use its ReadFrom, which has no limit
 	most int
 	over bool
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// configured finds the devices that the administrator has described. Each path that matches is one
-// device, once however many patterns match; Index counts those of one resource in the order of
-// their paths. A node that is another device's too is an error, as two jobs could be given it.
-// taken has the resources of the nodes that other sources found.
+// configured finds the devices that the administrator has described. Each matching path is one
+// device, even if several patterns match it. Index counts the devices of a resource in the order of
+// their paths. If a node already belongs to another device, that is an error, because two jobs
+// could get it. taken has the resources of the nodes that other sources found.
 func configured(sys *kernfs.FS, o Options, taken map[string]string) found {
 	var f found
 	var failed, notes problems
@@ -66,8 +66,7 @@ func configured(sys *kernfs.FS, o Options, taken map[string]string) found {
 	return f
 }
 
-// behind returns the PCI address and the NUMA node of the device that has a node, as far as sysfs
-// links them.
+// behind returns the PCI address and the NUMA node of a node's device, as far as sysfs has them.
 func behind(sys *kernfs.FS, node topology.DeviceNode) (pci string, numa int) {
 	kind := "char"
 	if node.Block {

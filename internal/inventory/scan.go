@@ -19,19 +19,19 @@ import (
 // Options say what to look for, and how.
 type Options struct {
 	GPUs  bool          // look for GPUs and accelerators of NVIDIA, AMD, Intel and Habana
-	NVML  string        // path of the program that asks NVML; "" asks the kernel alone
+	NVML  string        // path of the program that asks NVML; "" asks only the kernel
 	Limit time.Duration // for each source; 0 means 10 s
 	// Devices are those that the administrator has described.
 	Devices []Configured
-	// Node tells of the node at a path of /dev; it fails when there is none or it is no device.
+	// Node returns the node at a path in /dev. It fails if nothing is there or it is not a device.
 	Node func(path string) (topology.DeviceNode, error)
-	// Glob returns the paths that match, as filepath.Glob does.
+	// Glob returns the matching paths, as filepath.Glob does.
 	Glob func(pattern string) ([]string, error)
-	// Ask is AskNVML where it is nil.
+	// Ask is AskNVML if it is nil.
 	Ask func(ctx context.Context, program string, limit time.Duration) (*NVIDIA, error)
 }
 
-// Configured describes devices that no other source knows. Each path that matches is one device.
+// Configured describes devices that no other source finds. Each matching path is one device.
 type Configured struct {
 	Resource string            `json:"resource"`
 	Paths    []string          `json:"paths"` // patterns of filepath.Glob
@@ -39,23 +39,23 @@ type Configured struct {
 	Env      map[string]string `json:"env,omitempty"` // {path} and {index} in a value are replaced
 }
 
-// ngpus is the resource of all devices that are found without being configured.
+// ngpus is the resource of all devices that are found without configuration.
 const ngpus = "ngpus"
 
-// defaultLimit is what a source has when Options do not say. NVML takes seconds where no process
-// keeps the driver initialized: some two for each GPU of older drivers.
+// defaultLimit applies to a source if Options have no limit. NVML takes seconds if no process keeps
+// the driver initialized: about two per GPU with older drivers.
 const defaultLimit = 10 * time.Second
 
-// found is what one source has come to.
+// found is the result of one source.
 type found struct {
 	devices []topology.Device
-	shared  []topology.DeviceNode // for the holders of devices
+	shared  []topology.DeviceNode // needed by all holders of devices
 	sources []Source
 }
 
-// Scan finds out what devices the node has. Scan never fails as a whole. The failure of a source
-// stands in its Source, and the devices of the others are there. Each source has Options.Limit. A
-// driver that hangs in a read of its file keeps a goroutine, and Scan goes on without it.
+// Scan finds the node's devices. It never fails as a whole: if a source fails, its Source says so,
+// and the devices of the others are returned. Options.Limit applies to each source. If a driver
+// hangs while one of its files is read, a goroutine remains and Scan goes on without it.
 func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 	if o.Limit <= 0 {
 		o.Limit = defaultLimit
@@ -73,7 +73,7 @@ func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 	}
 	if o.GPUs {
 		s := scan{roots: roots, o: o}
-		// Asking NVML has a limit of its own, and the kernel is asked after it.
+		// NVML has its own limit, and the kernel is asked after it.
 		add("nvidia", within(ctx, "nvidia", 2*o.Limit, func(ctx context.Context) found { return s.nvidia(ctx) }))
 		add("amd", within(ctx, "amd", o.Limit, func(context.Context) found { return s.amd() }))
 		add("intel", within(ctx, "intel", o.Limit, func(context.Context) found { return s.intel() }))
@@ -89,18 +89,18 @@ func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 		add("", within(ctx, "device", o.Limit, func(context.Context) found { return configured(roots.Sys, o, taken) }))
 	}
 	identify(inv.Devices)
-	inv.number(roots) // last: to ask NVML may load modules
+	inv.number(roots) // last, because asking NVML may load modules
 	return inv
 }
 
-// scan is what the sources have in common.
+// scan is what the sources share.
 type scan struct {
 	roots kernfs.Roots
 	o     Options
 }
 
-// within returns what look finds, or that it did not answer. While a look at a source is out there
-// is no other: it would hang like the last one, and keep one more thread.
+// within returns the result of look, or an error if it takes too long. While a look at a source
+// hangs there is no other, because that would hang too and occupy one more thread.
 func within(ctx context.Context, name string, limit time.Duration, look func(context.Context) found) found {
 	if err := hung.err(name); err != nil {
 		return found{sources: []Source{{Name: name, Error: err.Error()}}}
@@ -116,7 +116,7 @@ func within(ctx context.Context, name string, limit time.Duration, look func(con
 	case <-ctx.Done():
 	}
 	select {
-	case f := <-result: // both were ready
+	case f := <-result: // the result came at the last moment
 		return f
 	default:
 	}
@@ -128,9 +128,9 @@ func within(ctx context.Context, name string, limit time.Duration, look func(con
 	return found{sources: []Source{{Name: name, Error: fmt.Sprintf("no answer within %v: %v", limit, ctx.Err())}}}
 }
 
-// identify gives each device its ID: the UUID, else the PCI address, else the path of its first
-// node, whichever no other device has too. Parts of one AMD GPU have its address, and with some
-// drivers its UUID.
+// identify gives each device its ID. That is the UUID, the PCI address or the path of its first
+// node: the first of these that no other device has. Parts of one AMD GPU share its address, and
+// with some drivers its UUID.
 func identify(devices []topology.Device) {
 	names := func(d topology.Device) []string {
 		names := []string{d.UUID}
@@ -161,16 +161,16 @@ func identify(devices []topology.Device) {
 	}
 }
 
-// problems collects what a source could not find out of single devices.
+// problems collects a source's problems with individual devices.
 type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
 func (p problems) String() string { return strings.Join(p, "; ") }
 
-// names returns what is in the directory dir, sorted, numbers by value; nothing where there is no
-// such directory. Unlike FS.Dirs it lists links too, which is what the classes and buses of sysfs
-// consist of.
+// names returns the contents of the directory dir, sorted, numbers by value. It returns nothing if
+// the directory does not exist. Unlike FS.Dirs it includes links, which make up the classes and
+// buses of sysfs.
 func names(f *kernfs.FS, dir string) ([]string, error) {
 	d, err := f.OpenFile(dir, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,7 +192,7 @@ func names(f *kernfs.FS, dir string) ([]string, error) {
 	return list, nil
 }
 
-// numbered returns the names in dir that are prefix and a number, by that number.
+// numbered returns the names in dir that consist of prefix and a number, sorted by number.
 func numbered(f *kernfs.FS, dir, prefix string) ([]string, error) {
 	list, err := names(f, dir)
 	return slices.DeleteFunc(list, func(n string) bool {
@@ -202,7 +202,7 @@ func numbered(f *kernfs.FS, dir, prefix string) ([]string, error) {
 	}), err
 }
 
-// byNumber compares names by the number at their end where the rest is the same.
+// byNumber compares names by the number at their end if the rest is the same.
 func byNumber(a, b string) int {
 	stem := func(s string) (string, int) {
 		rest := strings.TrimRight(s, "0123456789")
@@ -220,8 +220,8 @@ func byNumber(a, b string) int {
 	return cmp.Or(na-nb, strings.Compare(a, b))
 }
 
-// text returns the trimmed text of a small file, "" where it is not there or cannot be read: for
-// what is good to know.
+// text returns the trimmed text of a small file, or "" if it cannot be read. It is for information
+// that is not essential.
 func text(f *kernfs.FS, name string) string {
 	b, err := f.ReadFile(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // file is the inventory's name in the state directory.
 const file = "devices.json"
 
-// Load returns the inventory that Store left in the state directory dir; fs.ErrNotExist when there
-// is none. An inventory that cannot be understood is an error too. The caller scans then.
+// Load returns the inventory that Store wrote to the state directory dir. Without one the error is
+// fs.ErrNotExist. An inventory that cannot be parsed is an error too. The caller then scans.
 func Load(dir string) (*Inventory, error) {
 	b, err := read(filepath.Join(dir, file))
 	if err != nil {
@@ -29,11 +29,11 @@ func Load(dir string) (*Inventory, error) {
 	return inv, nil
 }
 
-// mostBytes bounds a file that Store might have written: devices by the thousand.
+// mostBytes is more than Store ever writes, even with thousands of devices.
 const mostBytes = 64 << 20
 
-// read returns a regular file of bounded size. A FIFO in its place is an error, and is not waited
-// for.
+// read returns the contents of a regular file of limited size. A FIFO in its place is an error and
+// does not block.
 func read(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -50,8 +50,8 @@ func read(name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Store keeps the inventory in the state directory dir, for Load of any process and any user. The
-// file is replaced as a whole or not at all; it is not forced to disk, since a scan finds the same
+// Store writes the inventory to the state directory dir, where any process of any user can Load it.
+// The file is replaced atomically. It is not forced to disk, since a scan would find the same
 // again.
 func (inv *Inventory) Store(dir string) error {
 	b, err := json.MarshalIndent(inv, "", "\t")

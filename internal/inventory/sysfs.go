@@ -11,24 +11,24 @@ import (
 
 const pciDir = "bus/pci/devices"
 
-// pciDevice is a PCI function as its uevent file describes it (pci_uevent of
+// pciDevice is a PCI function according to its uevent file (pci_uevent of
 // drivers/pci/pci-driver.c).
 type pciDevice struct {
 	address string // 0000:07:00.0
 	class   uint32 // 0x030200
 	vendor  uint16
 	device  uint16
-	driver  string // "" when none is bound
+	driver  string // "" if none is bound
 }
 
-// id returns the vendor and device as lspci -n writes them.
+// id returns the vendor and device in the format of lspci -n.
 func (d pciDevice) id() string { return fmt.Sprintf("%04x:%04x", d.vendor, d.device) }
 
-// isDisplay reports whether it is a display controller (PCI class 3), which GPUs without a display
-// are too.
+// isDisplay reports whether it is a display controller (PCI class 3). That includes GPUs without a
+// display.
 func (d pciDevice) isDisplay() bool { return d.class>>16 == 0x03 }
 
-// pciDevices returns the machine's PCI functions by address.
+// pciDevices returns the machine's PCI functions, sorted by address.
 func pciDevices(sys *kernfs.FS) ([]pciDevice, error) {
 	addresses, err := names(sys, pciDir)
 	if err != nil {
@@ -43,7 +43,8 @@ func pciDevices(sys *kernfs.FS) ([]pciDevice, error) {
 	return list, nil
 }
 
-// readPCI reads the device in the directory dir; false when it is gone, or on another bus.
+// readPCI reads the device in the directory dir. The result is false if it is gone or on another
+// bus.
 func readPCI(sys *kernfs.FS, dir string) (pciDevice, bool) {
 	b, err := sys.ReadFile(dir + "/uevent")
 	if err != nil {
@@ -75,8 +76,8 @@ func parsePCI(b []byte) (pciDevice, bool) {
 	return d, d.address != ""
 }
 
-// pciAddress returns an address as sysfs names it (pci_setup_device: "%04x:%02x:%02x.%d"). NVML
-// writes the domain with eight digits, and both may write letters in upper case.
+// pciAddress converts an address to the format of sysfs (pci_setup_device: "%04x:%02x:%02x.%d").
+// NVML writes the domain with eight digits, and letters may be in upper case.
 func pciAddress(s string) (string, bool) {
 	domain, rest, ok := strings.Cut(s, ":")
 	bus, rest, ok2 := strings.Cut(rest, ":")
@@ -98,8 +99,8 @@ func pciAddress(s string) (string, bool) {
 	return fmt.Sprintf("%04x:%02x:%02x.%d", n[0], n[1], n[2], n[3]), true
 }
 
-// numaOf returns the NUMA node of the device in the directory dir, -1 where the kernel knows none
-// (NUMA_NO_NODE).
+// numaOf returns the NUMA node of the device in the directory dir, or -1 if the kernel does not
+// know it (NUMA_NO_NODE).
 func numaOf(sys *kernfs.FS, dir string) int {
 	n, err := strconv.Atoi(text(sys, dir+"/numa_node"))
 	if err != nil {
@@ -108,8 +109,8 @@ func numaOf(sys *kernfs.FS, dir string) int {
 	return max(n, -1)
 }
 
-// sysNode returns the node in /dev of the device in the directory dir, whose file dev has its
-// numbers. The path is that of devtmpfs.
+// sysNode returns the node in /dev of the device in the directory dir, whose file dev contains the
+// numbers. The path is the one in devtmpfs.
 func sysNode(sys *kernfs.FS, dir, path string) (topology.DeviceNode, error) {
 	b, err := sys.ReadFile(dir + "/dev")
 	if err != nil {
@@ -131,9 +132,9 @@ func parseNumbers(s string) (major, minor uint32, ok bool) {
 	return uint32(ma), uint32(mi), err == nil && err2 == nil
 }
 
-// drmNodes returns the nodes of the DRM device that has the render node of that name: itself and
-// its cardN, which sysfs lists beside it. A card drives displays of this one device, so it is as
-// much its holder's as the render node.
+// drmNodes returns the nodes of the DRM device with that render node: the render node and its
+// cardN, which sysfs lists beside it. The card controls only this device's displays, so it belongs
+// to the holder just as the render node does.
 func drmNodes(sys *kernfs.FS, render string) ([]topology.DeviceNode, error) {
 	node, err := sysNode(sys, "class/drm/"+render, "/dev/dri/"+render)
 	if err != nil {
@@ -175,7 +176,7 @@ func charMajors(proc *kernfs.FS) (map[string]uint32, error) {
 	return majors, nil
 }
 
-// hexOrDecimal returns the number in s, with or without 0x; 0 where there is none.
+// hexOrDecimal returns the number in s, with or without 0x. Without a number it returns 0.
 func hexOrDecimal(s string) uint64 {
 	n, _ := strconv.ParseUint(s, 0, 64)
 	return n

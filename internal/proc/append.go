@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// appendLimit is how long the file may take. The file may be on a server that does not answer.
+// appendLimit is how long the file may take, since it may be on a server that does not answer.
 const appendLimit = 5 * time.Second
 
-// AppendAs appends text to a file as a user with one group, who may have put the path there. A
-// link, and all that is not a regular file, is an error. AppendAs makes no file, and fails where
-// the file takes longer than 5 seconds.
+// AppendAs appends text to a file as a user with one group, who may control the path. It fails for
+// links and anything other than a regular file. AppendAs does not create a file, and fails if the
+// file takes longer than 5 seconds.
 func AppendAs(uid, gid int, path, text string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("open %s: not an absolute path", path)
 	}
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with this goroutine, and nothing else ever runs with what
-		// it may do.
+		// Never unlocked: the thread ends with this goroutine, and nothing else ever runs with its
+		// credentials.
 		runtime.LockOSThread()
 		done <- func() error {
 			if err := becomeUser(uid, gid); err != nil {
 				return err
 			}
-			// O_NONBLOCK: the opening of a fifo waits for a reader.
+			// O_NONBLOCK, because opening a fifo would wait for a reader.
 			const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY |
 				unix.O_CLOEXEC
 			fd, err := unix.Open(path, flags, 0)
@@ -58,9 +58,8 @@ func AppendAs(uid, gid int, path, text string) error {
 	}
 }
 
-// becomeUser gives the calling thread, and no other, a user's rights to files (credentials(7)). The
-// kernel takes away the capabilities to pass over file modes where the file system uid is not
-// root's.
+// becomeUser gives only the calling thread a user's access to files (credentials(7)). If the file
+// system uid is not root's, the kernel removes the capabilities to bypass file modes.
 func becomeUser(uid, gid int) error {
 	groups := uint32(gid)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&groups)), 0); errno != 0 {
@@ -74,7 +73,7 @@ func becomeUser(uid, gid int) error {
 		if _, err := set.call(set.id); err != nil {
 			return fmt.Errorf("%s %d: %w", set.name, set.id, err)
 		}
-		if now, err := set.call(-1); err != nil || now != set.id { // the two calls report no failure
+		if now, err := set.call(-1); err != nil || now != set.id { // these two calls do not report failure
 			return fmt.Errorf("%s %d: it is %d: %w", set.name, set.id, now, unix.EPERM)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a started program. Child is reaped when it ends, whether or not anybody waits. Child is
+// Child is a started program. It is reaped when it ends, whether or not anybody waits. A Child is
 // safe for concurrent use.
 type Child struct {
 	PID int // also its session and its process group
@@ -19,17 +19,17 @@ type Child struct {
 	exit   Exit
 	err    error // wait4 failed
 
-	mu   sync.Mutex // held while a signal is sent or the child is reaped: until then its pid is its own
+	mu   sync.Mutex // held while a signal is sent or the child is reaped, so that the pid cannot be reused before
 	gone bool
 }
 
-// Exit tells how a child ended and what it and its waited-for descendants used.
+// Exit says how a child ended, and what it and its waited-for descendants used.
 type Exit struct {
 	Status syscall.WaitStatus
 	Rusage syscall.Rusage
 }
 
-// Code returns the exit status as a shell gives it: 128+N for a program killed by signal N.
+// Code returns the exit status as a shell does: 128+N for a program killed by signal N.
 func (e Exit) Code() int {
 	if e.Status.Signaled() {
 		return 128 + int(e.Status.Signal())
@@ -37,14 +37,14 @@ func (e Exit) Code() int {
 	return e.Status.ExitStatus()
 }
 
-// newChild takes over pidfd; -1 when the kernel has none.
+// newChild owns pidfd, which is -1 if the kernel has none.
 func newChild(pid, pidfd int) *Child {
 	c := &Child{PID: pid, reaped: make(chan struct{})}
 	go c.reap(pidfd)
 	return c
 }
 
-// reap waits for this child alone: no other child of the process is touched.
+// reap waits only for this child and no other child of the process.
 func (c *Child) reap(pidfd int) {
 	defer close(c.reaped)
 	c.await(pidfd)
@@ -60,8 +60,7 @@ func (c *Child) reap(pidfd int) {
 	}
 }
 
-// await returns when the child has ended and is yet to be reaped, as long as it may still be
-// signalled.
+// await returns when the child has ended but is not yet reaped, so that it can still be signalled.
 func (c *Child) await(pidfd int) {
 	if pidfd >= 0 && unix.SetNonblock(pidfd, true) == nil {
 		h := newHandle(c.PID, pidfd)
@@ -70,12 +69,12 @@ func (c *Child) await(pidfd int) {
 			return
 		}
 	}
-	// Waiting costs a thread where there is no pidfd (before Linux 5.4).
+	// Without a pidfd (before Linux 5.4) waiting occupies a thread.
 	for errors.Is(unix.Waitid(unix.P_PID, c.PID, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 }
 
-// Wait returns how the child ended. Wait may be called often. Wait fails when ctx is done before.
+// Wait returns how the child ended. It may be called more than once. It fails if ctx ends first.
 func (c *Child) Wait(ctx context.Context) (Exit, error) {
 	select {
 	case <-c.reaped:
@@ -88,8 +87,8 @@ func (c *Child) Wait(ctx context.Context) (Exit, error) {
 	return c.exit, nil
 }
 
-// Signal sends sig to the child's process group. Signal fails with ErrGone once the child was
-// reaped: its pid may then name another group.
+// Signal sends sig to the child's process group. After the child was reaped it fails with ErrGone,
+// since the pid may then refer to another group.
 func (c *Child) Signal(sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// maxEnviron bounds what is read of an environment. Its user decides how long it is.
+// maxEnviron limits how much of an environment is read, since its length is up to the user.
 const maxEnviron = 256 << 10
 
-// Environ returns the environment that the process pid was started with, as /proc/PID/environ has
-// it: NAME=VALUE, each ended by a NUL, the first 256 KiB. Environ is empty for threads of the
-// kernel. The read waits for the process's memory map, which a thread that hangs in the kernel may
-// hold for ever. A caller that must not hang uses Environs. Environ fails with ErrGone.
+// Environ returns the environment that the process pid was started with, from /proc/PID/environ. It
+// is NAME=VALUE, each followed by a NUL, at most 256 KiB. It is empty for kernel threads. The read
+// waits for the process's memory map, which a thread that hangs in the kernel may hold forever. A
+// caller that must not hang uses Environs. Environ fails with ErrGone if the process is gone.
 func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
 	op := "read environment of process " + strconv.Itoa(pid)
 	f, err := procfs.OpenFile(strconv.Itoa(pid)+"/environ", os.O_RDONLY)
@@ -42,8 +42,8 @@ func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
 	return b, nil
 }
 
-// Getenv returns the value of a variable of an environment as Environ has it. The first of several
-// counts, as in getenv(3). An empty name is no variable's.
+// Getenv returns the value of a variable in an environment from Environ. If there are several the
+// first counts, as in getenv(3). There is no variable with an empty name.
 func Getenv(environ []byte, name string) (value string, ok bool) {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if rest, found := bytes.CutPrefix(entry, []byte(name)); found && name != "" && len(rest) > 0 && rest[0] == '=' {

@@ -9,33 +9,33 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// ErrHangs says that a process's environment cannot be read now.
+// ErrHangs means that a process's environment cannot be read now.
 var ErrHangs = errors.New("its memory map is held")
 
-// Environs reads environments for who must not hang with a process (see Environ). A read that takes
-// too long goes on by itself, and holds a thread. No other read waits for that process meanwhile,
-// nor for any of a user who has too many such processes.
+// Environs reads environments for callers that must not hang with a process (see Environ). A read
+// that takes too long continues in the background and occupies a thread. Until it ends, reads of
+// that process fail at once. So do reads of all processes of a user who has too many such
+// processes.
 type Environs struct {
 	procfs *kernfs.FS
 	wait   time.Duration // for one read
 
 	mu   sync.Mutex
-	hung map[int]int // by pid: reads that took too long and go on
-	of   map[int]int // by user: the same
+	hung map[int]int // by pid: reads that took too long and still continue
+	of   map[int]int // by user: the number of these reads
 }
 
 const (
 	environWait = 2 * time.Second
-	mostHung    = 8 // of a user
+	mostHung    = 8 // per user
 )
 
-// NewEnvirons returns a reader of the environments in procfs. NewEnvirons may be used by several
-// goroutines.
+// NewEnvirons returns a reader of the environments in procfs. Several goroutines may use it.
 func NewEnvirons(procfs *kernfs.FS) *Environs {
 	return &Environs{procfs: procfs, wait: environWait, hung: map[int]int{}, of: map[int]int{}}
 }
 
-// Read is Environ that returns within seconds. Read fails with ErrHangs where that is too little.
+// Read is Environ with a time limit of seconds. If that is too short, it fails with ErrHangs.
 func (e *Environs) Read(p Process) ([]byte, error) {
 	pid := p.PID
 	hangs := fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)
@@ -76,7 +76,7 @@ func (e *Environs) Read(p Process) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
-	case a := <-read: // it was this process that had no cpu
+	case a := <-read: // this process itself had no cpu
 		return a.environ, a.err
 	default:
 		late = true

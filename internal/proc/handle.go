@@ -16,27 +16,27 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Handle is a hold on one process, which its pid alone is not. A signal through it never hits a
-// later process of the same pid. Handle needs pidfds (Linux 5.3). Handle is safe for concurrent use
-// and has to be closed.
+// Handle refers to one process, which a pid alone does not. A signal through it never reaches a
+// later process with the same pid. Handle needs pidfds (Linux 5.3). It is safe for concurrent use
+// and must be closed.
 type Handle struct {
 	pid    int
 	pidfd  *os.File
 	closed atomic.Bool
 	watch  sync.Once
 	ended  chan struct{} // closed when the process has ended or can no longer be watched
-	err    error         // nil when the process has ended; valid once ended is closed
+	err    error         // nil if the process has ended; valid once ended is closed
 }
 
-// Open returns a handle on the process id. Open fails with ErrGone when that process is gone or a
-// zombie, and with errors.ErrUnsupported when the kernel has no pidfds.
+// Open returns a handle for the process id. It fails with ErrGone if that process is gone or a
+// zombie, and with errors.ErrUnsupported if the kernel has no pidfds.
 func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 	h, err := OpenPID(id.PID)
 	if err != nil {
 		return nil, err
 	}
-	// Asked after the pidfd was opened: from here on the descriptor and the identity name the same
-	// process for good.
+	// Checked after the pidfd was opened: from now on the descriptor and the identity refer to the
+	// same process.
 	if err := Check(procfs, id); err != nil {
 		h.Close()
 		return nil, fmt.Errorf("open process %d: %w", id.PID, err)
@@ -44,8 +44,7 @@ func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 	return h, nil
 }
 
-// OpenPID is Open of the process that has the number pid now, whichever it is. A zombie is held as
-// well.
+// OpenPID opens whichever process has the number pid now, including a zombie.
 func OpenPID(pid int) (*Handle, error) {
 	fd, err := openPidfd(pid, unix.O_NONBLOCK)
 	if err != nil {
@@ -54,10 +53,10 @@ func OpenPID(pid int) (*Handle, error) {
 	return newHandle(pid, fd), nil
 }
 
-// openPidfd opens the process pid. The flags are 0 or O_NONBLOCK.
+// openPidfd opens the process pid. flags are 0 or O_NONBLOCK.
 func openPidfd(pid, flags int) (fd int, err error) {
 	fd, err = unix.PidfdOpen(pid, flags)
-	if errors.Is(err, unix.EINVAL) && flags != 0 { // PIDFD_NONBLOCK is of Linux 5.10
+	if errors.Is(err, unix.EINVAL) && flags != 0 { // PIDFD_NONBLOCK needs Linux 5.10
 		if fd, err = unix.PidfdOpen(pid, 0); err == nil {
 			err = unix.SetNonblock(fd, true)
 		}
@@ -67,20 +66,20 @@ func openPidfd(pid, flags int) (fd int, err error) {
 		return fd, nil
 	case errors.Is(err, unix.ENOSYS):
 		return -1, fmt.Errorf("open process %d: no pidfd: %w", pid, errors.ErrUnsupported)
-	case errors.Is(err, unix.EINVAL) && pid > 0: // a thread's number, or a process's that is being reaped
+	case errors.Is(err, unix.EINVAL) && pid > 0: // a thread's number, or that of a process being reaped
 		err = unix.ESRCH
 	}
 	return -1, gone("open process "+strconv.Itoa(pid), err)
 }
 
-// newHandle takes over fd, a non-blocking pidfd: being that, os.NewFile gives it to the runtime's
-// poller.
+// newHandle owns fd, a pidfd. It is non-blocking, so that os.NewFile uses the runtime's poller for
+// it.
 func newHandle(pid, fd int) *Handle {
 	return &Handle{pid: pid, pidfd: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}
 }
 
-// Wait returns nil when the process has ended, whoever its parent is; it does not reap it. Wait
-// fails when ctx is done or the handle is closed before. Waiting holds no thread.
+// Wait returns nil when the process has ended, no matter who its parent is, and does not reap it.
+// It fails if ctx ends or the handle is closed first. Waiting occupies no thread.
 func (h *Handle) Wait(ctx context.Context) error {
 	h.watch.Do(func() { go h.await() })
 	select {
@@ -91,9 +90,9 @@ func (h *Handle) Wait(ctx context.Context) error {
 	}
 }
 
-// await parks in the runtime's poller until the pidfd becomes readable. await is one goroutine
-// however many wait: SyscallConn().Read admits one reader at a time, and whoever stood in line
-// behind it could not be cancelled.
+// await waits in the runtime's poller until the pidfd becomes readable. There is one such goroutine
+// no matter how many wait. SyscallConn().Read admits one reader at a time, and others in line could
+// not be cancelled.
 func (h *Handle) await() {
 	defer close(h.ended)
 	conn, err := h.pidfd.SyscallConn()
@@ -115,8 +114,8 @@ func ready(fd int) bool {
 	}
 }
 
-// Signal sends sig to the process. Signal fails with ErrGone when it was already reaped; a zombie
-// takes any signal.
+// Signal sends sig to the process. It fails with ErrGone if the process was already reaped. A
+// zombie accepts any signal.
 func (h *Handle) Signal(sig syscall.Signal) error {
 	var sent error
 	conn, err := h.pidfd.SyscallConn()
@@ -132,7 +131,7 @@ func (h *Handle) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// cause gives a raw connection's error for a closed file, which is of no exported kind, its name.
+// cause replaces a raw connection's error for a closed file, which has no exported type.
 func (h *Handle) cause(err error) error {
 	if h.closed.Load() {
 		return os.ErrClosed
@@ -140,7 +139,7 @@ func (h *Handle) cause(err error) error {
 	return err
 }
 
-// Close releases the handle; waiters fail with os.ErrClosed. The process stays as it is.
+// Close releases the handle, and waiters fail with os.ErrClosed. The process is not affected.
 func (h *Handle) Close() error {
 	h.closed.Store(true)
 	return h.pidfd.Close()

@@ -13,15 +13,16 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Held is a hold on one process, as a Handle is, that nobody waits on: a bare descriptor, which the
-// runtime's poller never hears of. Held is for one goroutine at a time and has to be closed.
+// Held refers to one process like a Handle, but nobody can wait for it. It is a bare descriptor,
+// which is not registered with the runtime's poller. A Held is for one goroutine at a time and must
+// be closed.
 type Held struct{ pid, pidfd int }
 
-// Hold takes hold of the process pid and reads it. Procfs is the one whose numbers system calls
-// know. The result is of one process: it was not reaped meanwhile, so the numbers that were read by
-// were its own. A zombie is held as well: see Dead. Hold fails with ErrGone when there is no such
-// process, also when it goes meanwhile, or the number is a thread's. The error is
-// errors.ErrUnsupported when the kernel has no pidfds (Linux 5.3).
+// Hold opens the process pid and reads it. procfs must be the one of our pid namespace. What was
+// read belongs to that process, since it has not been reaped meanwhile and its pid was not reused.
+// A zombie is held too: see Dead. Hold fails with ErrGone if there is no such process, if it
+// disappears meanwhile, or if pid is a thread's. It fails with errors.ErrUnsupported if the kernel
+// has no pidfds (Linux 5.3).
 func Hold(procfs *kernfs.FS, pid int) (*Held, Process, error) {
 	h, err := hold(pid)
 	if err != nil {
@@ -39,13 +40,13 @@ func Hold(procfs *kernfs.FS, pid int) (*Held, Process, error) {
 	return h, p, nil
 }
 
-// holdAgain is Hold of a process that was read before.
+// holdAgain is Hold for a process that was read before.
 func holdAgain(procfs *kernfs.FS, id hostapi.ProcessID) (*Held, error) {
 	h, err := hold(id.PID)
 	if err != nil {
 		return nil, err
 	}
-	// Asked after the pidfd was opened, as in Open.
+	// Checked after the pidfd was opened, as in Open.
 	if err := Check(procfs, id); err != nil {
 		h.Close()
 		return nil, fmt.Errorf("open process %d: %w", id.PID, err)
@@ -61,11 +62,12 @@ func hold(pid int) (*Held, error) {
 	return &Held{pid, fd}, nil
 }
 
-// PID returns the number of the process.
+// PID returns the pid of the process.
 func (h *Held) PID() int { return h.pid }
 
-// Signal sends sig to the process. Signal fails with ErrGone when it was already reaped; a zombie
-// takes any signal. Signal 0 asks just that, also of a process that this one may not send anything.
+// Signal sends sig to the process. It fails with ErrGone if the process was already reaped. A
+// zombie accepts any signal. Signal 0 only checks that, even for a process that may not be
+// signalled.
 func (h *Held) Signal(sig syscall.Signal) error {
 	err := unix.PidfdSendSignal(h.pidfd, sig, nil, 0)
 	if err != nil && (sig != 0 || !errors.Is(err, unix.EPERM)) {
@@ -74,7 +76,7 @@ func (h *Held) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Close releases the process, which stays as it is. A second call is os.ErrClosed.
+// Close releases the process, which is not affected. A second call returns os.ErrClosed.
 func (h *Held) Close() error {
 	if h.pidfd < 0 {
 		return os.ErrClosed

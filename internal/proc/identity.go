@@ -34,15 +34,15 @@ func identify(procfs *kernfs.FS, dir string) (hostapi.ProcessID, error) {
 	return hostapi.ProcessID{PID: p.PID, StartTime: p.StartTime, BootID: boot}, nil
 }
 
-// Alive reports whether the process id still runs: see Check. A process that cannot be read counts
-// as alive, since what runs must not be given up for want of a descriptor.
+// Alive reports whether the process id is still running: see Check. A process that cannot be read
+// counts as alive, since a running process must not be given up because of a missing descriptor.
 func Alive(procfs *kernfs.FS, id hostapi.ProcessID) bool {
 	return !errors.Is(Check(procfs, id), ErrGone)
 }
 
-// Check fails with ErrGone unless the process id still runs. A zombie does not; neither does
-// anything of another boot. An id without a boot id is taken to be of this boot. Other errors are
-// those of reading.
+// Check fails with ErrGone unless the process id is still running. Zombies and processes of another
+// boot are not running. An id without a boot id is assumed to be from this boot. Other errors come
+// from reading.
 func Check(procfs *kernfs.FS, id hostapi.ProcessID) error {
 	p, err := readStat(procfs, strconv.Itoa(id.PID))
 	if err != nil {

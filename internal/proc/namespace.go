@@ -8,11 +8,10 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Translate returns the number in procfs of the process that caller calls pid. Caller is a process
-// by its number in procfs. In a pid namespace below that of procfs, caller has other numbers for
-// processes. Only its own can be told, from its status. Translate fails with ErrGone when caller is
-// gone, is outside of procfs (0, as SO_PEERCRED has it), or means another process of such a
-// namespace.
+// Translate returns the pid in procfs of the process that caller calls pid. caller is a pid in
+// procfs. In a pid namespace below that of procfs, caller sees other pids. Only its own pid can be
+// translated, using its status. Translate fails with ErrGone in three cases. caller is gone, it is
+// not visible in procfs (0, as in SO_PEERCRED), or it means another process in such a namespace.
 func Translate(procfs *kernfs.FS, caller, pid int) (int, error) {
 	if caller <= 0 {
 		return 0, fmt.Errorf("process %d of a pid namespace that cannot be seen from here: %w", pid, ErrGone)
@@ -22,7 +21,7 @@ func Translate(procfs *kernfs.FS, caller, pid int) (int, error) {
 	if err != nil {
 		return 0, gone("read process "+dir, err)
 	}
-	// Its numbers from the namespace of procfs to its own. Before Linux 4.1 there is no such line.
+	// Its pids, from the namespace of procfs to its own. Before Linux 4.1 there is no such line.
 	_, line, _ := bytes.Cut(b, []byte("\nNSpid:"))
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	numbers := bytes.Fields(line)

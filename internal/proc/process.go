@@ -1,11 +1,12 @@
 // Package proc identifies, starts, waits for and signals processes.
 //
-// A pid alone names nothing: it is used again once its process was waited for. So everything here
-// goes by pid and start time (/proc/PID/stat field 22, clock ticks since boot), across reboots also
-// by boot id. Signals go through a pidfd that was opened before that identity was checked.
+// A pid alone does not identify a process, because it is reused after the process was waited for.
+// So everything here uses the pid and the start time (/proc/PID/stat field 22, clock ticks since
+// boot), and across reboots also the boot id. Other processes than children are signalled through a
+// pidfd that was opened before that identity was checked.
 //
-// Package proc reads /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)) and
-// /proc/sys/kernel/random/boot_id. It knows no cgroup and does not decide who may do what.
+// The package reads /proc/PID and its threads (proc(5)), and /proc/sys/kernel/random/boot_id. It
+// knows nothing about cgroups or jobs, and does not decide who may do what.
 package proc
 
 import (
@@ -22,25 +23,24 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// ErrGone says that there is no such process any more, or that its pid now names another one.
+// ErrGone means that the process no longer exists, or that its pid now refers to another one.
 var ErrGone = errors.New("process is gone")
 
-// Process is a process as the kernel showed it at one moment.
+// Process is a snapshot of a process from the kernel.
 type Process struct {
 	PID int
-	// the process's number where PID is that of one of its threads; else PID, or 0 when it was not
-	// read
+	// the process's pid if PID is one of its threads; else PID, or 0 if not read
 	Leader    int
 	StartTime uint64 // clock ticks since boot
 	PPID      int
 	PGRP      int
-	Session   int // 0: begun outside the pid namespace whose /proc this is, or the kernel's own
-	TTY       int // number of its controlling terminal; 0: it has none
+	Session   int // 0: begun outside the pid namespace of this /proc, or a kernel thread
+	TTY       int // number of its controlling terminal; 0 if it has none
 	UID       int // real
 	EUID      int
 	GID       int // real
 	Comm      string
-	Kernel    bool // a thread of the kernel, which no cgroup of a job takes
+	Kernel    bool // a kernel thread, which cannot be in a job's cgroup
 	State     byte // as in ps: 'R', 'S', 'D', 'Z', ...
 
 	CPU     time.Duration // user and system time of all its threads
@@ -51,23 +51,23 @@ type Process struct {
 // Dead reports whether the process was a zombie or already past that.
 func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
 
-// BelongsTo reports whether uid started the process: its real user is uid, as it stays in a set-uid
-// program.
+// BelongsTo reports whether uid started the process: it compares the real uid, which does not
+// change in a set-uid program.
 func (p Process) BelongsTo(uid int) bool { return uid >= 0 && p.UID == uid }
 
-// ID returns the identity of p, without a boot id: it is of this boot.
+// ID returns the identity of p, without a boot id, so for this boot.
 func (p Process) ID() hostapi.ProcessID { return hostapi.ProcessID{PID: p.PID, StartTime: p.StartTime} }
 
-// Read returns the process pid. Read fails with ErrGone when there is none, also when it goes while
-// being read.
+// Read returns the process pid. It fails with ErrGone if there is none or if it disappears during
+// the read.
 //
-// Both files are read through one open directory. procfs opens them by path, one after the other
-// (proc.go:306), and between the two the pid may become another process's.
+// It reads both files through one open directory. procfs opens them by path, one after the other
+// (proc.go:306), and between the two the pid may be reused.
 func Read(procfs *kernfs.FS, pid int) (Process, error) {
 	return read(procfs, strconv.Itoa(pid))
 }
 
-// read takes the name of a directory of /proc: a pid or "self".
+// read reads a directory of /proc, whose name is a pid or "self".
 func read(procfs *kernfs.FS, dir string) (Process, error) {
 	d, err := procfs.OpenDir(dir)
 	if errors.Is(err, kernfs.ErrUnsupported) {
@@ -77,19 +77,18 @@ func read(procfs *kernfs.FS, dir string) (Process, error) {
 		return Process{}, gone("read process "+dir, err)
 	}
 	defer d.Close()
-	// The directory is one process's, whoever gets its number meanwhile: both files are of that
-	// one.
+	// The directory refers to one process even if its pid is reused, so both files belong to that
+	// process.
 	return readFrom(procfs, d.ReadFile, dir)
 }
 
-// readByNumber is read where a directory cannot be held on to.
+// readByNumber is read for file systems where a directory cannot be kept open.
 func readByNumber(procfs *kernfs.FS, dir string) (Process, error) {
 	p, err := readFrom(procfs, filesOf(procfs, dir), dir)
 	if err != nil {
 		return Process{}, err
 	}
-	// The pid may have changed hands between the two files; the owner of one process must not be
-	// taken for another's.
+	// The pid may have been reused between the two files. One process must not get another's owner.
 	again, err := readStat(procfs, dir)
 	if err != nil {
 		return Process{}, err
@@ -103,12 +102,12 @@ func readByNumber(procfs *kernfs.FS, dir string) (Process, error) {
 // reader reads a file of one process's directory.
 type reader func(name string) ([]byte, error)
 
-// filesOf reads by the name of the directory, which may be another process's at the next file.
+// filesOf reads by the name of the directory, which may refer to another process for the next file.
 func filesOf(procfs *kernfs.FS, dir string) reader {
 	return func(name string) ([]byte, error) { return procfs.ReadFile(dir + "/" + name) }
 }
 
-// readFrom reads both files of a process. Dir is for errors.
+// readFrom reads both files of a process. dir is for errors.
 func readFrom(procfs *kernfs.FS, file reader, dir string) (Process, error) {
 	p, err := statFrom(procfs, file, dir)
 	if err != nil {
@@ -124,7 +123,7 @@ func readFrom(procfs *kernfs.FS, file reader, dir string) (Process, error) {
 	return p, nil
 }
 
-// readStat returns what /proc/PID/stat holds: everything but the owner.
+// readStat returns what /proc/PID/stat contains: everything except the owner.
 func readStat(procfs *kernfs.FS, dir string) (Process, error) {
 	return statFrom(procfs, filesOf(procfs, dir), dir)
 }
@@ -141,8 +140,8 @@ func statFrom(procfs *kernfs.FS, file reader, dir string) (Process, error) {
 	return p, nil
 }
 
-// gone turns the two errnos of a process that is no more into ErrGone: ENOENT to open, ESRCH to
-// read a file that was opened in time.
+// gone turns the two errnos for a missing process into ErrGone: ENOENT from opening, ESRCH from
+// reading a file that was opened in time.
 func gone(op string, err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("%s: %w", op, ErrGone)
@@ -168,8 +167,8 @@ const (
 // pfKthread is PF_KTHREAD of include/linux/sched.h.
 const pfKthread = 0x00200000
 
-// parseStat parses /proc/PID/stat. A process chooses its comm, which may hold spaces, newlines and
-// parentheses, so the fields are those after the last ')'.
+// parseStat parses /proc/PID/stat. A process chooses its comm, which may contain spaces, newlines
+// and parentheses. So the fields are counted after the last ')'.
 func parseStat(b []byte) (Process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
@@ -220,8 +219,8 @@ func parseStat(b []byte) (Process, error) {
 	return p, nil
 }
 
-// parseStatus takes the owner from /proc/PID/status ("Uid:\treal\teffective\tsaved\tfs"). Both
-// lines have to be there: a missing owner must not read as root.
+// parseStatus reads the owner from /proc/PID/status ("Uid:\treal\teffective\tsaved\tfs"). Both
+// lines are required, so that a missing owner is not taken for root.
 func (p *Process) parseStatus(b []byte) error {
 	var tgid, uid, gid []byte
 	for line := range bytes.Lines(b) {
@@ -239,7 +238,7 @@ func (p *Process) parseStatus(b []byte) error {
 	if euid == nil || egid == nil {
 		return errors.New("no Uid or Gid line")
 	}
-	if tgid == nil { // not a real kernel's
+	if tgid == nil { // not from a real kernel
 		tgid = []byte("0")
 	}
 	for _, f := range []struct {
@@ -255,7 +254,7 @@ func (p *Process) parseStatus(b []byte) error {
 	return nil
 }
 
-// firstTwo returns the first two words of a line; nil for what is not there.
+// firstTwo returns the first two words of a line, or nil for missing ones.
 func firstTwo(line []byte) (first, second []byte) {
 	for word := range bytes.FieldsSeq(line) {
 		if first != nil {
@@ -266,5 +265,5 @@ func firstTwo(line []byte) (first, second []byte) {
 	return first, nil
 }
 
-// snippet bounds what of a file goes into an error.
+// snippet limits how much of a file appears in an error.
 func snippet(b []byte) string { return string(b[:min(len(b), 200)]) }

@@ -20,19 +20,18 @@ type Rlimit struct {
 // RlimitInfinity is RLIM_INFINITY.
 const RlimitInfinity = ^uint64(0)
 
-// rlimits are the resource limits of getrlimit(2) that can be set here, by their names without
-// RLIMIT_.
+// rlimits are the resource limits of getrlimit(2) that can be set here, by name without RLIMIT_.
 var rlimits = map[string]int{
 	"as": unix.RLIMIT_AS, "core": unix.RLIMIT_CORE, "data": unix.RLIMIT_DATA, "fsize": unix.RLIMIT_FSIZE,
 	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC,
 	"stack": unix.RLIMIT_STACK,
 }
 
-// SetRlimits sets limits, by name, of the process id, with prlimit(2). The caller needs
-// CAP_SYS_RESOURCE for another user's process and to raise a hard limit. A limit that may not be
-// raised becomes the process's own hard limit at most. SetRlimits fails with ErrGone when the
-// process is gone; what it set before an error stays. Another process that got the number of id
-// meanwhile keeps what it had.
+// SetRlimits sets limits of the process id, by name, with prlimit(2). The caller needs
+// CAP_SYS_RESOURCE for another user's process and for raising a hard limit. Limits that mayRaise
+// does not accept are cut to the process's current hard limit. SetRlimits fails with ErrGone if the
+// process is gone. Limits that were set before an error stay. If the pid is reused meanwhile, the
+// other process keeps its limits.
 func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]Rlimit,
 	mayRaise func(name string) bool) error {
 	if len(limits) == 0 {
@@ -41,7 +40,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]Rlimi
 	alive := func() bool { return Check(procfs, id) == nil }
 	h, err := holdAgain(procfs, id)
 	switch {
-	case err == nil: // a process that has not been reaped keeps its number
+	case err == nil: // a process that has not been reaped keeps its pid
 		defer h.Close()
 		alive = func() bool { return h.Signal(0) == nil }
 	case !errors.Is(err, errors.ErrUnsupported):
@@ -62,7 +61,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]Rlimi
 	return nil
 }
 
-// setRlimit leaves a limit alone that is as wanted: that takes no privilege.
+// setRlimit does not touch a limit that already has the right value, so that needs no privilege.
 func setRlimit(pid int, name string, l Rlimit, mayRaise bool) (old unix.Rlimit, err error) {
 	resource, ok := rlimits[name]
 	if !ok {

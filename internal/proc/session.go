@@ -12,23 +12,23 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Sessions finds the processes of sessions. Sessions is safe for concurrent use.
+// Sessions finds the processes of sessions. It is safe for concurrent use.
 type Sessions struct {
 	procfs *kernfs.FS
 
 	mu         sync.Mutex
-	known, own bool // see asks; it does not change while this process lives
+	known, own bool // see asks; never changes while this process lives
 }
 
-// NewSessions returns what finds sessions in procfs. NewSessions reads nothing yet.
+// NewSessions returns a finder for the sessions in procfs. It does not read anything yet.
 func NewSessions(procfs *kernfs.FS) *Sessions {
 	return &Sessions{procfs: procfs}
 }
 
-// PIDs returns the processes of the session sid, in the order of /proc. A zombie may be among them,
-// and a process that has just left the session. A caller that acts on one holds it and reads it. A
-// process forked while /proc is walked may be missing. A caller that needs all of them asks again
-// until nothing is new.
+// PIDs returns the processes of the session sid, in the order of /proc. It may include zombies and
+// processes that have just left the session. Before acting on one, a caller must hold and read it.
+// A process forked during the walk of /proc may be missing. A caller that needs all of them must
+// repeat until there are no new ones.
 func (s *Sessions) PIDs(sid int) ([]int, error) {
 	all, err := s.procfs.Numbers(".")
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Sessions) PIDs(sid int) ([]int, error) {
 	asks := s.asks()
 	members := all[:0]
 	for _, pid := range all {
-		if asks { // getsid(2) takes a fiftieth of the time that a file takes
+		if asks { // getsid(2) is fifty times as fast as reading a file
 			switch has, err := unix.Getsid(pid); {
 			case err == nil && has == sid:
 				members = append(members, pid)
@@ -57,9 +57,9 @@ func (s *Sessions) PIDs(sid int) ([]int, error) {
 	return members, nil
 }
 
-// asks reports whether procfs is where this process finds itself: a /proc of its own pid namespace,
-// whose numbers system calls know. An answer that failed, for want of a descriptor say, is asked
-// for again the next time.
+// asks reports whether procfs shows this process's pid namespace, so that its pids can be used in
+// system calls. If that cannot be determined, for example for lack of a descriptor, it is tried
+// again the next time.
 func (s *Sessions) asks() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

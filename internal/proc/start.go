@@ -10,18 +10,18 @@ import (
 // Spec is a program to start as the leader of a new session.
 type Spec struct {
 	Path string   // the program's file
-	Args []string // with the program's name first, as execve(2) takes them
+	Args []string // with the program's name first, as for execve(2)
 	Env  []string // the whole environment, "NAME=value"
 
-	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 themselves: nothing copies in between.
-	// Nil is /dev/null.
+	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 directly, without copying. Nil means
+	// /dev/null.
 	Stdin, Stdout, Stderr *os.File
 
-	Credential *syscall.Credential // who the program runs as; nil for the caller
+	Credential *syscall.Credential // the user to run the program as; nil for the caller
 }
 
 // Start starts the program. The child does not die with its parent: a job ends by its events, not
-// by an accident of its starter.
+// because its starter crashes.
 func Start(cmd *Spec) (*Child, error) {
 	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: cmd.Credential}}
 	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
@@ -35,7 +35,7 @@ func Start(cmd *Spec) (*Child, error) {
 		}
 		attr.Files = append(attr.Files, f.Fd())
 	}
-	pidfd := -1 // stays so where the kernel has none
+	pidfd := -1 // stays -1 if the kernel has none
 	attr.Sys.PidFD = &pidfd
 	pid, err := syscall.ForkExec(cmd.Path, cmd.Args, attr)
 	runtime.KeepAlive(cmd) // Fd() alone does not keep a file open

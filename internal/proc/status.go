@@ -7,15 +7,15 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// DumpsCore reports whether the process pid is writing a core dump, which SIGKILL would cut off.
-// The result is false for a process that is gone, and on kernels that do not say (before Linux
-// 4.15, proc_pid_status(5)).
+// DumpsCore reports whether the process pid is writing a core dump, which SIGKILL would cut off. It
+// is false for a process that is gone, and on kernels that do not show it (before Linux 4.15,
+// proc_pid_status(5)).
 func DumpsCore(procfs *kernfs.FS, pid int) bool {
 	return status(procfs, pid, "CoreDumping:") == "1"
 }
 
-// Runnable reports whether any of the processes pids has a thread that runs or waits for a cpu.
-// After SIGKILL such a thread is on its way to its end, and others may wait for it.
+// Runnable reports whether any of the processes pids has a thread that is running or waiting for a
+// cpu. After SIGKILL such a thread is about to end, and others may be waiting for it.
 func Runnable(procfs *kernfs.FS, pids []int) bool {
 	runs := func(dir string) bool {
 		p, err := statFrom(procfs, filesOf(procfs, dir), dir)
@@ -26,7 +26,7 @@ func Runnable(procfs *kernfs.FS, pids []int) bool {
 			return true
 		}
 	}
-	for _, pid := range pids { // of some the first thread has ended, or waits
+	for _, pid := range pids { // the first thread may have ended or be waiting
 		dir := strconv.Itoa(pid) + "/task"
 		threads, err := procfs.Numbers(dir)
 		if err != nil {
@@ -41,13 +41,13 @@ func Runnable(procfs *kernfs.FS, pids []int) bool {
 	return false
 }
 
-// status returns the value of a key of /proc/PID/status; "" when it is not there.
+// status returns the value of a key in /proc/PID/status, or "".
 func status(procfs *kernfs.FS, pid int, key string) string {
 	return statusOf(procfs, strconv.Itoa(pid), key)[0]
 }
 
-// statusOf returns the values of some keys of the file status in a directory of /proc, which may be
-// a thread's. A key that is not there has "".
+// statusOf returns the values of some keys in the file status in a directory of /proc, which may be
+// a thread's. The value of a missing key is "".
 func statusOf(procfs *kernfs.FS, dir string, keys ...string) []string {
 	values := make([]string, len(keys))
 	b, err := procfs.ReadFile(dir + "/status")
@@ -64,8 +64,8 @@ func statusOf(procfs *kernfs.FS, dir string, keys ...string) []string {
 	return values
 }
 
-// Wchan returns the kernel function in which the process pid waits; "" when it runs, is gone, or
-// the kernel does not say (proc_pid_wchan(5)).
+// Wchan returns the kernel function in which the process pid is waiting. It is "" if the process is
+// running or gone, or if the kernel does not show it (proc_pid_wchan(5)).
 func Wchan(procfs *kernfs.FS, pid int) string {
 	b, err := procfs.ReadFile(strconv.Itoa(pid) + "/wchan")
 	if err != nil {

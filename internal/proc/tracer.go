@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Tracers returns the threads that have stopped threads of the process pid by ptrace(2). A process
-// that has got SIGKILL is stopped in its exit, for as long as the tracer wants it so
+// Tracers returns the threads that have stopped threads of the process pid with ptrace(2). Even a
+// process that got SIGKILL can be stopped in its exit, as long as the tracer wants
 // (PTRACE_O_TRACEEXIT). The list is empty for a process that is gone.
 func Tracers(procfs *kernfs.FS, pid int) (by []int) {
 	dir := strconv.Itoa(pid) + "/task"
@@ -27,8 +27,8 @@ func Tracers(procfs *kernfs.FS, pid int) (by []int) {
 }
 
 // KillTracers sends SIGKILL to the processes of the user uid that keep the processes pids from
-// ending, and to their own tracers. The processes pids have got SIGKILL themselves. For root
-// nothing is killed. KillTracers goes on after an error.
+// ending, and to their tracers in turn. The caller has already sent SIGKILL to pids. For root it
+// kills nothing. It continues after an error.
 func KillTracers(procfs *kernfs.FS, pids []int, uid int) (killed []Process, err error) {
 	var errs []error
 	pids = slices.Clone(pids)
@@ -42,7 +42,7 @@ func KillTracers(procfs *kernfs.FS, pids []int, uid int) (killed []Process, err 
 			if err != nil {
 				continue // it has ended
 			}
-			// The tracer is held by now, so no later process of its number is meant.
+			// The tracer is held now, so its pid cannot have been reused.
 			if p.UID == uid && slices.Contains(Tracers(procfs, pids[i]), thread) {
 				errs = append(errs, h.Signal(syscall.SIGKILL))
 				killed, pids = append(killed, p), append(pids, p.PID)
