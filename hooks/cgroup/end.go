@@ -15,7 +15,8 @@ import (
 
 // ExecjobEpilogue kills what the job left behind and reports what it used. The cgroup and its
 // counters stay until the host has stored the report and sends end, so that an interrupted epilogue
-// can be repeated. The job's cpus, memory and devices become free right away (see assign).
+// can be repeated. The job's cpus, memory and devices are available to others right away (see
+// assign).
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {

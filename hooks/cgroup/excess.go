@@ -34,7 +34,7 @@ const excessMark = "trusted.hookhost.excess"
 // samples may all be older, and a job that is killed for using 100 MB must not be reported with 80.
 const heldMark = "trusted.hookhost.excess_held"
 
-// stillGrowing: a job may grow by this fraction of mem (1/16) during its grace.
+// stillGrowing is the divisor of mem that gives the growth allowed during a job's grace (1/16).
 const stillGrowing = 16
 
 // longestGrace, in seconds, keeps a duration from overflowing. No job lives that long.

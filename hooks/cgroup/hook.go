@@ -63,7 +63,7 @@ type hook struct {
 	unlockTree func()          // releases the tree's lock; nil before the first lock
 	left       map[left]bool   // messages that were logged once: see firstLeft
 
-	meter *rapl.Meter // nil where energy is not counted
+	meter *rapl.Meter // nil if energy is not counted
 	cpus  int         // ncpus of all jobs together, as PBS counts; 0 without meter
 }
 

@@ -16,7 +16,7 @@ import (
 type host struct {
 	node     *topology.Node
 	cpus     kernfs.IDSet
-	mems     kernfs.IDSet // empty where the kernel has no cpusets
+	mems     kernfs.IDSet // empty if the kernel has no cpusets
 	hasMem   bool
 	hasMemsw bool
 	hasPids  bool

@@ -32,9 +32,9 @@ func (p *policy) hugeTotal(h host, page int64) int64 {
 	return total - total%page
 }
 
-// decideHugetlb limits every page size that the kernel has. If a job did not ask for the default
-// size, it gets the configured default, and none of the other sizes. As with mem, a limit that
-// equals the total reserves nothing.
+// decideHugetlb limits every page size that the kernel has. A size that the job did not ask for
+// gets the configured default, which exists only for hpmem's size. As with mem, a limit that equals
+// the total reserves nothing.
 func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding) error {
 	if !p.Hugetlb.Enabled {
 		return nil

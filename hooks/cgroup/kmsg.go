@@ -45,7 +45,7 @@ func (k kmsg) Close() error { return unix.Close(int(k)) }
 
 // oomKill is one process that the kernel killed because memory ran out.
 type oomKill struct {
-	seq    uint64 // of its record in the log
+	seq    uint64 // sequence number of its record in the log
 	pid    int
 	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
 	ranks  []int  // the rank whose cgroup it was in, if ranks have cgroups

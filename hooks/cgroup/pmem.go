@@ -49,11 +49,11 @@ func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 	return f, nil
 }
 
-// heldByProcesses returns the anonymous and shared memory of processes, for kernels whose memory
-// controller does not count it. It reads the cheapest figure first, and stops as soon as one shows
-// that they hold no more than enough. The first figure is all resident memory. The second is
-// anonymous and shared memory, where shared pages count for each process. The last is each
-// process's proportional share, for which the kernel walks every page table.
+// heldByProcesses returns the anonymous and shared memory of processes, on nodes without a memory
+// controller. It reads the cheapest figure first, and stops as soon as one shows that they hold no
+// more than enough. The first figure is all resident memory. The second is anonymous and shared
+// memory, where shared pages count for each process. The last is each process's proportional share,
+// for which the kernel walks every page table.
 func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (cgroup.Resident, error) {
 	if all.resident <= enough {
 		return cgroup.Resident{Used: all.resident}, nil

@@ -51,9 +51,9 @@ func (h *hook) boundsNow(j *cgroup.Job) (b bounds) {
 const (
 	shortestPause = 20 * time.Millisecond
 
-	// usualKernel is the part of mem (1/16) that is free for kernel memory: the page tables, stacks
-	// and descriptors that any program has. A job that is within its mem without these stays within
-	// it.
+	// usualKernel is the divisor of mem for the kernel memory that does not count (1/16). Any
+	// program has page tables, stacks and descriptors. A job that is within its mem without these
+	// stays within it.
 	usualKernel = 16
 
 	nearPause    = 100 * time.Millisecond // longest for a job at rest within a tenth of its bound

@@ -37,7 +37,7 @@ func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name stri
 	}
 	if !p.Vnodes.PerNUMANode {
 		add(name, func(int) bool { return true })
-		if p.Devices.Blocks > 0 && blocks != nil { // excluded together with vnode_per_numa_node
+		if p.Devices.Blocks > 0 && blocks != nil { // not allowed together with vnode_per_numa_node
 			all[name].ResourcesAvailable["blocks"] = strconv.Itoa(*blocks)
 		}
 		return all

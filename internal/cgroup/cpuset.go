@@ -60,7 +60,7 @@ func idSet(k knob, at func(*Limits) *kernfs.IDSet) knob {
 	return k
 }
 
-// cpusetFlag is a knob that applies only to jobs with cpus.
+// cpusetFlag is a knob that applies only to jobs that get cpus.
 func cpusetFlag(file string, at func(*Limits) *bool) knob {
 	return knob{
 		file: file, detail: true, none: "0",
@@ -95,8 +95,8 @@ func migrate(from *Limits, plan []write) []write {
 }
 
 // fillMems completes a v1 cpuset, which must have NUMA nodes: without any, it gets the parent's. A
-// job without cpus may still have a cpuset directory, because cpuset is mounted together with other
-// controllers. fillMems also fills that one.
+// job that gets no cpus may still have a cpuset directory, because cpuset is mounted together with
+// other controllers. fillMems also fills that one.
 func (j *Job) fillMems(l *Limits) error {
 	d, ok := j.with("cpuset")
 	if !ok || d.h.v2 {

@@ -28,8 +28,8 @@ import (
 // that has all other controllers.
 //
 // A hybrid job uses both. Limits are set where the controllers are. Kill and freeze use the v2
-// tree, which has the same processes. A job without cpus has no directory in cpuset: its tasks are
-// in pbs_jobs.service/jobid there.
+// tree, which has the same processes. A job that gets no cpus (ncpus=0) has no directory in cpuset:
+// its tasks are in pbs_jobs.service/jobid there.
 
 // Job is the cgroup of one job: its directories in all hierarchies. A Job has no state except its
 // name. So any number of values, in any number of processes, may refer to the same job. A Job is
@@ -49,8 +49,8 @@ type directory struct {
 }
 
 // optional reports whether the job may have no directory d. That is so in a hierarchy with only
-// cpuset, for a job without cpus. The first hierarchy is never optional, since it has the job's
-// marks.
+// cpuset, for a job that gets no cpus. The first hierarchy is never optional, since it has the
+// job's marks.
 func (j *Job) optional(i int) bool {
 	c := j.dirs[i].h.controllers()
 	return i > 0 && len(c) == 1 && c[0] == "cpuset" && !j.dirs[i].h.v2

@@ -117,13 +117,13 @@ func now() time.Duration {
 // example is the page tables of memory that is only read. The drawback concerns shared memory that
 // is filled by write(2) and gone by the next sample. It causes no faults and is not inferred.
 type peak struct {
-	used  int64         // the peak
+	used  int64         // the greatest sum so far
 	all   int64         // the peak of all memory at the last sample, or the greatest sample if the kernel records none
 	file  int64         // page cache at the last sample
 	other int64         // the rest at the last sample, without kernel memory
 	until time.Duration // boot time until which the last sample can be compared with; 0: forever
 
-	watched bool  // there was a sample
+	watched bool  // there was at least one sample
 	seen    int64 // the greatest sum in any single sample; used may be inferred
 	kernel  int64 // kernel memory at the last sample
 	most    int64 // the greatest kernel memory of all samples

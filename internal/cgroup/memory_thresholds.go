@@ -16,8 +16,8 @@ import (
 //
 // All events arrive on one eventfd. A registration waits for a grace period of the kernel, about 8
 // ms, and cannot be removed separately. So the levels are fixed and stay armed: a job that goes up
-// and down registers nothing new. Closing the eventfd removes all of them. Removing the cgroup also
-// does, sends an event, and does not wait for it.
+// and down registers nothing new. Closing the eventfd removes all of them. So does removing the
+// cgroup, which does not wait for a grace period and sends an event.
 type thresholds struct {
 	dir     directory
 	eventfd *os.File

@@ -78,7 +78,7 @@ type watcher struct {
 
 	mu       sync.Mutex // guards the next fields, which listeners write
 	notice   notice
-	reported int64 // kills
+	reported int64 // the kills reported so far
 
 	// Only the beat uses the rest.
 	last   *memorySample
