@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// MaxState bounds what a hook may have kept for one job, in bytes.
+// MaxState is the largest state that a hook may store for one job, in bytes.
 const MaxState = 1 << 20
 
-// Check returns an error if o is not an answer that a hook can give to e. Such an answer has a key
-// that e does not take, or a value that means nothing. The error begins with the key. The host
-// calls Check before it uses an outcome.
+// Check returns an error if o is not a valid answer to e. Such an answer has a key that e does not
+// take, or a value that means nothing. The error begins with the key. The host calls Check before
+// it uses an outcome.
 func (o *Outcome) Check(e Event) error {
 	switch o.OnReject {
 	case JobActionNone, JobActionRerun, JobActionDelete, JobActionHold:
@@ -42,7 +42,7 @@ func (o *Outcome) Check(e Event) error {
 	return nil
 }
 
-// checkProgram looks at what changes the program to start.
+// checkProgram checks the changes to the program to start.
 func (o *Outcome) checkProgram(e Event) error {
 	if e != EventLaunch {
 		for _, part := range []struct {
@@ -82,7 +82,7 @@ func (o *Outcome) checkProgram(e Event) error {
 	return nil
 }
 
-// checkJobs looks at an outcome of an exechost event: what is about a job has to say which.
+// checkJobs checks an outcome of an exechost event: whatever concerns a job has to name it.
 func (o *Outcome) checkJobs(e Event) error {
 	for _, part := range []struct {
 		key string
@@ -115,7 +115,7 @@ func (o *Outcome) checkJobs(e Event) error {
 	return nil
 }
 
-// check looks at what the host would record of a job, whether an outcome says it or a notice.
+// check checks what the host would record about a job, from an outcome or from a notice.
 func (u *JobUpdate) check() error {
 	if err := checkKept(u.State, u.CallAgain, u.CallAtElapsed, u.WalltimeLimit); err != nil {
 		return err
@@ -135,8 +135,9 @@ func (u *JobUpdate) check() error {
 	return nil
 }
 
-// checkVnodes looks at what PBS is to be told of vnodes: nothing at attach and resize (openpbs
-// pbs_python_svr_internal.c). Whether they are this host's is for those to see who know its name.
+// checkVnodes checks the report to PBS about vnodes: attach and resize allow none (openpbs
+// pbs_python_svr_internal.c). Whether the vnodes are this host's is checked by callers that know
+// its name.
 func (o *Outcome) checkVnodes(e Event) error {
 	if o.Vnodes != nil && (e == EventAttach || e == EventResize) {
 		return fmt.Errorf("vnodes: %s does not take it", e)
@@ -160,7 +161,7 @@ func (o *Outcome) checkVnodes(e Event) error {
 	return nil
 }
 
-// checkKept looks at what the host would keep for a job.
+// checkKept checks what the host would store for a job.
 func checkKept(state json.RawMessage, again, elapsed time.Duration, limit *time.Duration) error {
 	switch {
 	case len(state) > MaxState:
@@ -177,7 +178,7 @@ func checkKept(state json.RawMessage, again, elapsed time.Duration, limit *time.
 	return nil
 }
 
-// checkEnv finds names and values that no environment can hold.
+// checkEnv rejects names and values that no environment can hold.
 func checkEnv(key string, env map[string]string) error {
 	for name, value := range env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {

@@ -12,11 +12,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
 )
 
-// ErrGone says that a hook's program did not answer because it is no longer there. Its error has
+// ErrGone means that a hook's program did not answer because it no longer exists. Its error has
 // KindInternal.
 var ErrGone = errors.New("the hook's program is gone")
 
-// SetupData is what the host tells a hook before the first event.
+// SetupData is what the host sends to a hook before the first event.
 type SetupData struct {
 	Name     string            // the hook's name on this node
 	Node     string            // this host as exec_vnode names it
@@ -26,7 +26,7 @@ type SetupData struct {
 	Notices  bool              // the host calls Client.Notices
 }
 
-// Info is what a hook tells the host about itself.
+// Info describes a hook to the host.
 type Info struct {
 	Events []Event // the events it handles, in life-cycle order; never empty
 }
@@ -34,16 +34,16 @@ type Info struct {
 // Client is the host's end of a running hook. Its methods may be called at the same time from many
 // goroutines.
 //
-// Every error has a kind. The hook's own error has the kind that the hook gave it. KindTimeout is
-// for ctx's deadline (errors.Is context.DeadlineExceeded). KindInternal with ErrGone says that the
-// program is not there any more.
+// Every error has a kind. An error returned by the hook has the kind that the hook chose.
+// KindTimeout means that ctx's deadline has passed (errors.Is context.DeadlineExceeded).
+// KindInternal with ErrGone means that the program no longer exists.
 type Client struct {
 	hook hookpb.HookClient
 }
 
-// Configure hands the hook its configuration and returns what it handles. Configure is the first
-// call and comes once: a second one fails. The error may be the hook's own about its configuration,
-// or that it handles no event.
+// Configure sends the hook its configuration and returns the events it handles. It is the first
+// call and is made only once: a second call fails. The error may come from the hook and concern its
+// configuration, or say that the hook handles no event.
 func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 	reply, err := c.hook.Configure(ctx, &hookpb.ConfigureRequest{
 		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host,
@@ -70,7 +70,7 @@ func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 }
 
 // Handle carries out one event; ctx's deadline is its alarm. The Outcome is never nil when the
-// error is nil. With an error it may be there as well and holds what the hook found out before it
+// error is nil. An Outcome may also accompany an error: it holds what the hook measured before it
 // failed.
 func (c *Client) Handle(ctx context.Context, req *Request) (*Outcome, error) {
 	b, err := json.Marshal(req)
@@ -101,8 +101,8 @@ func (c *Client) Handle(ctx context.Context, req *Request) (*Outcome, error) {
 	return out, hookErr
 }
 
-// replyError makes the hook's error again from what came over the wire. A kind that this host does
-// not know is internal.
+// replyError rebuilds the hook's error from the reply. A kind that this host does not know becomes
+// internal.
 func replyError(e *hookpb.Error) error {
 	kind := Kind(e.Kind)
 	if !kind.known() {
@@ -114,13 +114,13 @@ func replyError(e *hookpb.Error) error {
 	return &Error{Kind: kind, Err: errors.New(e.Text)}
 }
 
-// deadlineError is a hook's own account of a passed deadline.
+// deadlineError is the error of a hook that noticed itself that its deadline had passed.
 type deadlineError string
 
 func (e deadlineError) Error() string        { return string(e) }
 func (e deadlineError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// callError tells a passed deadline and a dead program from other failures of the call itself.
+// callError distinguishes a passed deadline and a dead program from other failures of the call.
 func callError(ctx context.Context, what string, err error) error {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded:
@@ -128,7 +128,8 @@ func callError(ctx context.Context, what string, err error) error {
 	case codes.Unavailable:
 		return Errorf(KindInternal, "%s: %w", what, ErrGone)
 	case codes.Canceled:
-		// Also the answer of a connection that the host itself has closed after the program's end.
+		// The host gets the same answer after it has closed the connection itself, once the program
+		// ended.
 		if ctx.Err() == nil {
 			return Errorf(KindInternal, "%s: %w", what, ErrGone)
 		}

@@ -12,25 +12,23 @@ import (
 	"strings"
 )
 
-// RequestLimit is the size of an event, in bytes, beyond which DecodeRequest does not read unless
-// told otherwise.
+// RequestLimit is the default limit on the size of an event, in bytes, for DecodeRequest.
 const RequestLimit = 8 << 20
 
-// maxProblem bounds the error for a request, in bytes. The key or the value that it names may be as
-// long as the request.
+// maxProblem bounds the length of the error for a request, in bytes. The key or value that it names
+// may be as long as the request.
 const maxProblem = 1 << 10
 
-// DecodeRequest reads the event named event from r and checks it: this is the door for everything
-// that comes from outside. If event is "", the JSON names it. DecodeRequest returns the ignored
-// keys beside the request.
+// DecodeRequest reads the event named event from r and checks it. Everything from outside comes in
+// this way. If event is "", the JSON names it. DecodeRequest also returns the keys that it ignored.
 //
 // Every error is one short line, of KindJob, and names the key. A request is refused if it is not a
 // JSON object, if a value is of the wrong type, or if it contradicts event. A missing job or
-// job.id, an id that CheckJobID refuses, and a NUL byte in a string are errors. So are more than
-// limit bytes (0 means RequestLimit).
+// job.id, an id that CheckJobID refuses, and a NUL byte in a string are errors. So is a request of
+// more than limit bytes (0 means RequestLimit).
 //
-// The last one of two equal keys counts, as with encoding/json. hook_state, elapsed and partial are
-// ignored: only the host says them.
+// If a key occurs twice, the last one counts, as in encoding/json. hook_state, elapsed and partial
+// are ignored: only the host may set them.
 func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
 	if limit <= 0 {
 		limit = RequestLimit
@@ -55,7 +53,7 @@ func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, 
 	return req, append(ignored, req.dropForeign()...), nil
 }
 
-// parseRequest reads the text, and returns the keys that a Request does not have.
+// parseRequest parses the text and returns the keys that a Request does not have.
 func parseRequest(text []byte) (*Request, []string, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil, errors.New("event: empty")
@@ -85,7 +83,7 @@ func parseRequest(text []byte) (*Request, []string, error) {
 	return req, ignored, nil
 }
 
-// fit checks that the request is the event that it is taken for and has what the event needs.
+// fit checks that the request matches the named event and has what the event needs.
 func (r *Request) fit(event string) error {
 	switch {
 	case r.Event == "" && event == "":
@@ -124,7 +122,7 @@ func (r *Request) fit(event string) error {
 	return nil
 }
 
-// checkProcess checks what the event says about a process to take in or to start.
+// checkProcess checks the process to attach or to start.
 func (r *Request) checkProcess() error {
 	switch {
 	case r.PID < 0:
@@ -137,7 +135,7 @@ func (r *Request) checkProcess() error {
 	return checkEnv("env", r.Env)
 }
 
-// check looks at what cannot be true of any job; path is where the job stands in the event.
+// check rejects values that no job can have; path is the job's place in the event.
 func (j *Job) check(path string) error {
 	if j.ID == "" {
 		return fmt.Errorf("%s.id: missing", path)
@@ -168,9 +166,9 @@ func (j *Job) check(path string) error {
 	return nil
 }
 
-// dropForeign forgets what an event from outside cannot say and returns the keys. These are hooks'
-// state, how long a job has run, and whether a list is complete. A job in an event of the host and
-// a list in an event of a job go, too.
+// dropForeign removes what an event from outside may not set, and returns the keys. These are
+// hooks' state, how long a job has run, and whether a list is complete. It also removes a job from
+// an event of the host and a list from an event of a job.
 func (r *Request) dropForeign() []string {
 	var dropped []string
 	if r.Event.ForJob() {

@@ -14,7 +14,7 @@ type handler func(context.Context, *Request) (*Outcome, error)
 type binding struct {
 	event  Event
 	method reflect.Method
-	bind   func(hook any) handler // nil when the hook has not this method
+	bind   func(hook any) handler // nil when the hook does not have this method
 }
 
 // bindings has one entry per event, in life-cycle order.
@@ -49,9 +49,9 @@ func bindingOf[I any](e Event, call func(I, context.Context, *Request) (*Outcome
 	}
 }
 
-// handlersOf finds the event methods of a hook. handlersOf fails if there is none, and if a method
-// looks like an event's but would never be called. Its signature may be wrong, its name in other
-// letters, or it may need a pointer to the hook.
+// handlersOf finds the event methods of a hook. It fails if there are none, or if a method looks
+// like an event's but would never be called. Such a method has the wrong signature, different
+// capitalization, or needs a pointer to the hook.
 func handlersOf(hook any) (map[Event]handler, error) {
 	if hook == nil {
 		return nil, fmt.Errorf("hook: the constructor returned nil")
@@ -73,7 +73,7 @@ func handlersOf(hook any) (map[Event]handler, error) {
 	return handlers, nil
 }
 
-// nearMiss returns an error when t was meant to handle b's event and does not.
+// nearMiss returns an error if t seems meant to handle b's event but does not.
 func (b binding) nearMiss(t reflect.Type) error {
 	for m := range t.Methods() {
 		if !strings.EqualFold(m.Name, b.method.Name) {
@@ -96,7 +96,7 @@ func (b binding) signature() string {
 	return b.method.Name + strings.TrimPrefix(b.method.Type.String(), "func")
 }
 
-// withoutReceiver writes a method's type as in its declaration; reflect counts the receiver as the
+// withoutReceiver formats a method's type as in its declaration; reflect counts the receiver as the
 // first argument.
 func withoutReceiver(t reflect.Type) string {
 	var in, out []reflect.Type

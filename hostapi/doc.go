@@ -1,5 +1,6 @@
-// Package hostapi is all that the author of a hook imports. The package has the events of a PBS
-// job's life on a node with their data, and a hook's answers. Serve makes a program of a hook.
+// Package hostapi is the only package that the author of a hook needs. It defines the events of a
+// PBS job's life on a node, with their data, and the answers of a hook. Serve turns a hook into a
+// program.
 //
 //	type limit struct{ Most int `toml:"most"` }
 //
@@ -31,13 +32,13 @@
 //	exechost_startup    once, before any of these, and again after a restart of the program
 //	exechost_periodic   every freq seconds, and when a hook asked to be called again
 //
-// The table has what each event promises and asks. All must be idempotent: the host replays an
-// event once after a crash of the program. The last column is for a hook that no earlier event of
-// the job came to.
+// The table shows what each event promises and requires. All must be idempotent: if the program
+// crashes, the host replays the event once. The last column is for a hook that has not seen any
+// earlier event of the job.
 //
 //	event       when                            a reject              the first event here
-//	startup     the host or the program starts  is logged             find again what
-//	                                                                  JobList has, remove
+//	startup     the host or the program starts  is logged             find what
+//	                                                                  JobList names, remove
 //	                                                                  the rest
 //	begin       on every host of the job,       the job does not      it is the first
 //	            before anything of it runs      start; abort for
@@ -48,21 +49,21 @@
 //	            starts                          the first: job is     reject
 //	                                            deleted
 //	attach      a process that MoM did not      the process stays     reject
-//	            start is to be taken in         outside
+//	            start joins the job             outside
 //	resize      the resources of a running job  the job is requeued   do begin's part with
-//	            changed: all of it or nothing                         the new resources
+//	            changed: all or nothing                               the new resources
 //	postsuspen  the job's processes were        is logged; the job    accept
-//	d           stopped; its place may go to    is suspended all the
-//	            others                          same
+//	d           stopped; its place may go to    stays suspended
+//	            others
 //	preresume   before a suspended job goes on  it stays suspended    accept
 //	preterm     before the job is killed on     the job is not        accept
 //	            request                         killed
-//	abort       the start failed after begin    is logged             remove what there is
-//	epilogue    the leading program has ended   is logged             measure what there is
-//	end         last of all, on every host      is logged             remove what there is
+//	abort       the start failed after begin    is logged             remove what exists
+//	epilogue    the leading program has ended   is logged             measure what exists
+//	end         last of all, on every host      is logged             remove what exists
 //	periodic    every freq seconds, or when a   is logged             JobList: the jobs that
-//	            time that a hook asked for has                        live
-//	            come
+//	            time that a hook asked for                            live
+//	            has come
 //
 // The first reject or error at some events ends the chain of hooks: hooks of higher order are not
 // asked. These are begin, prologue, launch, attach, resize, preresume and preterm. All other events
@@ -70,99 +71,96 @@
 //
 // When the start of a job fails, abort goes, in reverse order, to the hooks that accepted begin.
 // Abort also goes to a hook that crashed in begin, overran its alarm or failed internally. A hook
-// that rejects, or answers with an error of kind job, busy or node, leaves nothing behind by
-// itself. When a hook refuses preresume, those that accepted it get postsuspend again, in reverse
-// order.
+// that rejects, or answers with an error of kind job, busy or node, cleans up by itself. When a
+// hook refuses preresume, those that accepted it get postsuspend again, in reverse order.
 //
-// A hook must bear an end without a begin: it may have been registered in between. A hook returns
-// as Outcome.State what it has to remember of a job. Job.State gives that back, also after a
-// restart of its program or of hookhost. A hook keeps nothing of jobs on disk. For facts of the
-// node there is the directory Setup.Host["state_dir"].
+// A hook must accept an end without a begin: it may have been registered in between. A hook returns
+// what it has to remember about a job as Outcome.State. Job.State returns it later, even after a
+// restart of its program or of hookhost. A hook stores nothing about jobs on disk. For facts about
+// the node, use the directory Setup.Host["state_dir"].
 //
 // The cgroup hook answers the events of a job that runs like this:
 //
-//	resize       gives the job its new cpus, NUMA nodes and limits, and leaves it the cpus that
-//	             it can. Less memory than the job uses and cannot give back is refused (busy),
-//	             and so is what others hold; nothing has changed then. From ncpus=0 to more, or
-//	             back, is not possible on cgroup v1
+//	resize       gives the job its new cpus, NUMA nodes and limits, and keeps the cpus that
+//	             it can. If the job uses more memory than the new limit and cannot free it, or
+//	             other jobs hold the resources, the resize is refused (busy) and nothing
+//	             changes. From ncpus=0 to more, or back, is not possible on cgroup v1
 //	postsuspend  freezes every process in the job's cgroup, whatever session it is in, and
 //	             marks the cgroup: execjob_begin gives the job's cpus and memory to others when
 //	             there is no other place. Its pages stay: without swap, memory can run out. A
 //	             process that does not stop within 3 seconds is named in the log and stops when
 //	             it can
-//	preresume    thaws it; the job has its place again. Two jobs may share cpus then
+//	preresume    thaws the processes; the job has its place again. Two jobs may then share cpus
 //	preterm      thaws a suspended job, so that it takes its SIGTERM
-//	launch       of a suspended job: refused (busy) when the caller starts the program; the
-//	             caller is frozen with it otherwise
+//	launch       of a suspended job: refused (busy) if the caller starts the program; otherwise
+//	             the caller is frozen with it
 //	attach       to a suspended job: the process stops as it enters
 //
-// A suspended job's wall time stands still. The job can end or be killed like any other. A hook
-// that dies within one of these events finishes it when it is called again. Otherwise
-// exechost_startup makes the kernel agree with the mark.
+// A suspended job's walltime stands still. The job can end or be killed like any other. A hook that
+// dies during one of these events completes it when it is called again. Otherwise exechost_startup
+// makes the kernel agree with the mark.
 //
 // # Concurrency and time
 //
-// A hook gets one event of a job at a time and events of several jobs at once. exechost_periodic
-// and exechost_startup may come beside the events of a job. The alarm of the hook is the deadline
-// of ctx. A hook that is still busy then is killed and its job rejected, so a wait has to watch
-// ctx. Request and Outcome belong to the call: keep copies.
+// A hook gets events of one job one at a time, and events of several jobs at once.
+// exechost_periodic and exechost_startup may overlap with the events of a job. The alarm of the
+// hook is the deadline of ctx. A hook that is still busy then is killed and its job rejected, so
+// every wait has to watch ctx. Request and Outcome belong to the call: copy what you need later.
 //
-// Time comes to a hook by Outcome.CallAgain and Outcome.CallAtElapsed, not by timers of its own,
-// which die with the program. CallAgain is a time from now. CallAtElapsed is a time that the job
-// has run (Job.Elapsed): it does not come before the first launch nor while the job is suspended.
-// Neither minds who sets the wall clock, and the host keeps both over its restarts. A hook has one
-// time for each job: the last one counts.
+// To be called at a certain time, a hook sets Outcome.CallAgain or Outcome.CallAtElapsed. It does
+// not use timers, which die with the program. CallAgain is a time from now. CallAtElapsed is a time
+// that the job has run (Job.Elapsed): it does not come before the first launch nor while the job is
+// suspended. Changes to the wall clock affect neither, and both survive restarts of the host. A
+// hook has one time for each job: the last one counts.
 //
-// The call is an exechost_periodic with Request.Partial: one for all jobs of the hook that are due
-// together, in JobList. Jobs that come due while the hook is at such a call are in the next one. If
-// a call takes longer than a second, another may come at the same time, with other jobs. A job that
-// an event is at waits for its end. Five things to know:
+// The call is an exechost_periodic with Request.Partial. One call covers all jobs of the hook that
+// are due together, in JobList. Calls may overlap, with different jobs. A job with an event under
+// way waits until that ends. Five things to know:
 //
-//   - A call may come before its time, twice, or late after a crash. So look at Job.Elapsed or the
-//     clock, not at why you are called, and ask again when it is too early.
-//   - An error concerns all jobs of the call, and all are called for again 30 seconds later; Jobs
-//     beside it count. A hook that fails with one job of many says so in a note or its log, and
-//     asks for that job to be called again.
-//   - The host has one report of an error, and the hook's fail_action does not act: no event of
-//     PBS is there to carry it.
+//   - A call may come before its time, twice, or late after a crash. So check Job.Elapsed or the
+//     clock, not the reason for the call, and ask again if it is too early.
+//   - An error concerns all jobs of the call, and all are due again 30 seconds later; Jobs in the
+//     same answer count. A hook that fails for one job of many says so in a note or its log, and
+//     asks to be called again for that job.
+//   - The host logs an error once, and the hook's fail_action does not act: there is no event of
+//     PBS to carry it.
 //   - A call that asks for an elapsed time no later than the one that has come is a mistake: that
 //     call is made 30 seconds later.
-//   - To take a time back, ask for one that is far away, or answer the call by asking for none.
-//     When the job ends all are dropped.
+//   - To cancel a time, ask for one in the distant future, or answer the call by asking for none.
+//     When the job ends, all are dropped.
 //
 // # The environment of attached processes
 //
-// Each process that somebody brings into a job has an attach. mpirun may start hundreds in a second
-// by ssh. So the part that follows from the job alone is told once: Outcome.AttachEnv at begin and
-// at resize. The host writes it into the job's record and gives it to each attach. A resize that is
-// rejected changes nothing. A hook implements execjob_attach only for what it does to the one
+// Each process that joins a job causes an attach. A launcher may start hundreds of them in a
+// second. So variables that depend only on the job are set once: Outcome.AttachEnv at begin and at
+// resize. The host writes them into the job's record and adds them to each attach. A resize that is
+// rejected changes nothing. A hook implements execjob_attach only for what concerns the individual
 // process.
 //
-// A record that was lost comes back without these variables. A hook that sets them tells them in
-// JobUpdate.AttachEnv too, at exechost_startup and exechost_periodic.
+// A record that was lost comes back without these variables. A hook that sets them also returns
+// them in JobUpdate.AttachEnv, at exechost_startup and exechost_periodic.
 //
 // # Between events
 //
-// A hook may learn something while no event calls it, such as that the kernel killed a process of
-// the job. Then it calls Setup.Tell. The host takes the update over at once: it is in `hookhost
-// jobs` and in the report. Its job_stderr lines are in the outcome of epilogue, with which MoM
-// writes them to the job's standard error. A notice waits for no event and holds up none. Three
-// things to know:
+// A hook may learn something between events, such as that the kernel killed a process of the job.
+// Then it calls Setup.Tell. The host applies the update at once: `hookhost jobs` and the report
+// show it. Its job_stderr lines are part of epilogue's outcome, and MoM then writes them to the
+// job's standard error. A notice waits for no event and delays none. Three things to know:
 //
-//   - The host may die before it has noted a notice, and the hook cannot see that. So tell totals
-//     and tell them again, at exechost_startup and at epilogue: each text reaches the job's
-//     standard error once. Two events of one kind need two texts, and a text, once told, has to
-//     stay as it was.
-//   - A hook can tell 256 things at once and then 20 a second. Further ones wait in its program,
-//     up to 4096 notices or 8 MiB. Beyond that they are dropped, and so are those about a job that
-//     does not live here or is in its last events. All of that is logged.
-//   - State in a notice counts only while no event of the job is under way. Keep it in outcomes
-//     where you can.
+//   - The host may die before it has recorded a notice, and the hook cannot see that. So send
+//     totals, and send them again at exechost_startup and at epilogue: each text reaches the job's
+//     standard error once. Two events of one kind need two texts, and a text, once sent, must not
+//     change.
+//   - A hook can send 256 notices at once and then 20 a second. Further ones wait in its program,
+//     up to 4096 notices or 8 MiB. Beyond that they are dropped, as are notices about a job that
+//     does not live here or is in its last events. All of this is logged.
+//   - State in a notice counts only while no event of the job is under way. Return it in outcomes
+//     when you can.
 //
 // # The merge of several outcomes
 //
-// The hooks run in ascending order. Later hooks see what earlier ones changed of progname, argv and
-// env.
+// The hooks run in ascending order. Later hooks see the changes of earlier ones to progname, argv
+// and env.
 //
 //	reject, message, job_action     of the first hook that rejects; at events that reach every
 //	                                hook, all their messages
@@ -179,21 +177,21 @@
 //	state, call_again,              each hook's own
 //	call_at_elapsed
 //
-// "One hook" means: two that set it to different values are an error that names both. The host
-// refuses an outcome with a key that the event does not take (Outcome.Check). An outcome beside an
-// error holds what the hook found out before it failed. Its usage, resources_used, diag,
-// job_stderr, notes, jobs, vnodes and state are used, the rest is not.
+// "One hook" means: if two hooks set it to different values, that is an error that names both. The
+// host refuses an outcome with a key that the event does not take (Outcome.Check). An outcome that
+// accompanies an error holds what the hook measured before it failed. Its usage, resources_used,
+// diag, job_stderr, notes, jobs, vnodes and state are used, and nothing else.
 //
 // # Errors
 //
-// A plain reject (Outcome.Reject) says that the job may not. job_action says what becomes of the
-// job; if it is "", PBS's own rule for the event holds. An error says that the hook could not, and
-// its Kind who has to act. A panic is an error of KindInternal. At begin, prologue and launch the
-// kind also decides about the job:
+// A plain reject (Outcome.Reject) means that the job is not allowed to go on. job_action says what
+// becomes of the job; if it is "", PBS's own rule for the event applies. An error means that the
+// hook failed, and its Kind says who has to act. A panic is an error of KindInternal. At begin,
+// prologue and launch the kind also decides what becomes of the job:
 //
 //	kind        who acts                     the job          fail_action
 //	job         the user                     is deleted       -
-//	busy        nobody: time heals it        is requeued      -
+//	busy        nobody: it passes            is requeued      -
 //	node        the administrator            is requeued      acts
 //	timeout     set by the host: the alarm   is requeued      acts
 //	internal    the hook's author            is held          acts
@@ -204,5 +202,5 @@
 // numbers are plain: bytes, with 1 kb = 1024 bytes; seconds, where the key ends in _seconds and for
 // job_kill_delay. call_again, call_at_elapsed, walltime_limit and elapsed are nanoseconds, a
 // time.Duration in Go. Process start times are clock ticks since boot, as in /proc. A counter that
-// nobody measured is absent, never 0. User and group ids are -1 when the event did not say.
+// was not measured is absent, never 0. User and group ids are -1 when the event did not say.
 package hostapi

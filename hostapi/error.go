@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// Kind sorts a hook's errors by who has to act. The kind decides what becomes of the job and of the
+// Kind classifies a hook's errors by who has to act. It decides what becomes of the job and of the
 // node.
 type Kind string
 
 // The kinds, after the error classes of OpenPBS's own cgroups hook.
 const (
-	// KindJob: the request is impossible or malformed; its user has to change it. The job is
+	// KindJob: the request is impossible or malformed, and its user has to change it. The job is
 	// rejected (and deleted where the event allows).
 	KindJob Kind = "job"
-	// KindNode: this node's configuration or kernel lacks something; its administrator has to act.
-	// fail_action applies.
+	// KindNode: this node's configuration or kernel lacks something, and its administrator has to
+	// act. fail_action applies.
 	KindNode Kind = "node"
-	// KindBusy: a resource is still in use; time heals it. The job goes back to the queue. PBS
-	// counts no run of a job whose begin is rejected so (docs/openpbs-reference.md).
+	// KindBusy: a resource is still in use, and will be free later. The job goes back to the queue.
+	// If begin is rejected for this reason, PBS does not count a run (docs/openpbs-reference.md).
 	KindBusy Kind = "busy"
 	// KindTimeout: the hook's alarm rang. fail_action applies. Set by the host.
 	KindTimeout Kind = "timeout"
-	// KindInternal: a defect, a crash, or an errno nobody expected. fail_action applies. Any error
-	// that is not an *Error has it.
+	// KindInternal: a defect, a crash, or an unexpected errno. fail_action applies. Any error that
+	// is not an *Error has this kind.
 	KindInternal Kind = "internal"
 )
 
@@ -35,8 +35,8 @@ func (k Kind) known() bool {
 	return false
 }
 
-// Error is an error with a kind. Kind and text survive the way from a hook's process to the host,
-// and wrapped errors do not.
+// Error is an error with a kind. Kind and text reach the host from a hook's process; wrapped errors
+// do not.
 type Error struct {
 	Kind Kind
 	Err  error
@@ -51,13 +51,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an *Error of that kind; format and args are those of fmt.Errorf, %w included.
+// Errorf returns an *Error of that kind; format and args are as for fmt.Errorf, including %w.
 func Errorf(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
 // KindOf returns the kind of the first *Error in err's tree, "" for nil. An error without an
-// *Error, or with one of no known kind, is KindInternal.
+// *Error, or whose kind is unknown, is KindInternal.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 // Event is the name of a job's or host's event, spelled as PBS spells it.
 type Event string
 
-// The MoM hook events of PBS (src/include/hook.h). doc.go tells when each comes and what it may do.
+// The MoM hook events of PBS (src/include/hook.h). doc.go says when each comes and what it may do.
 const (
 	EventBegin       Event = "execjob_begin"
 	EventPrologue    Event = "execjob_prologue"
@@ -31,7 +31,7 @@ var events = []Event{
 	EventPreterm, EventAbort, EventEpilogue, EventEnd, EventStartup, EventPeriodic,
 }
 
-// Events returns every event in life-cycle order. The slice is the caller's own.
+// Events returns every event in life-cycle order. The caller may change the slice.
 func Events() []Event { return slices.Clone(events) }
 
 // ParseEvent returns the event named name. ParseEvent fails if PBS has no MoM event of that name.
@@ -60,17 +60,17 @@ func (e Event) StopsAtReject() bool {
 // accepts.
 //
 // A hook is called for one event of a job at a time, for several jobs at once. Every method must be
-// idempotent: after a crash the host starts the program anew and replays the event once.
+// idempotent: after a crash the host restarts the program and replays the event once.
 type (
-	// ExecjobBegin is called on each host of the job before anything of it runs there. A begin is
-	// all or nothing. A hook that rejects, or answers with an error of kind job, busy or node, has
-	// undone its own part and gets no execjob_abort. A hook that crashes, overruns its alarm or
-	// fails otherwise does get it.
+	// ExecjobBegin is called on each host of the job before any part of the job runs there. A begin
+	// is all or nothing. A hook that rejects, or answers with an error of kind job, busy or node,
+	// has undone its part and gets no execjob_abort. A hook that crashes, overruns its alarm or
+	// fails in another way does get it.
 	ExecjobBegin interface {
 		ExecjobBegin(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExecjobPrologue is called on each host after every host accepted begin. PBS sends it where
-	// `openpbs install --event execjob_prologue` has asked for it, and nowhere else.
+	// ExecjobPrologue is called on each host after every host accepted begin. PBS sends it only
+	// where `openpbs install --event execjob_prologue` has requested it.
 	ExecjobPrologue interface {
 		ExecjobPrologue(ctx context.Context, req *Request) (*Outcome, error)
 	}
@@ -78,7 +78,7 @@ type (
 	ExecjobLaunch interface {
 		ExecjobLaunch(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExecjobAttach is called when a process that MoM did not start is to become part of the job.
+	// ExecjobAttach is called when a process that MoM did not start is about to join the job.
 	ExecjobAttach interface {
 		ExecjobAttach(ctx context.Context, req *Request) (*Outcome, error)
 	}
@@ -90,11 +90,11 @@ type (
 	ExecjobPostsuspend interface {
 		ExecjobPostsuspend(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExecjobPreresume is called before a suspended job goes on.
+	// ExecjobPreresume is called before a suspended job resumes.
 	ExecjobPreresume interface {
 		ExecjobPreresume(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExecjobPreterm is called before the job is killed at somebody's request.
+	// ExecjobPreterm is called before the job is killed on request.
 	ExecjobPreterm interface {
 		ExecjobPreterm(ctx context.Context, req *Request) (*Outcome, error)
 	}
@@ -110,12 +110,12 @@ type (
 	ExecjobEnd interface {
 		ExecjobEnd(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExechostStartup is called when the host starts and again when the hook's program was
-	// restarted; Request.JobList holds the jobs that live here.
+	// ExechostStartup is called when the host starts, and again when the hook's program has
+	// restarted. Request.JobList holds the jobs that live here.
 	ExechostStartup interface {
 		ExechostStartup(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExechostPeriodic is called every freq seconds, counted from the end of the call before;
+	// ExechostPeriodic is called every freq seconds, counted from the end of the previous call.
 	// Request.JobList holds the jobs that live here.
 	ExechostPeriodic interface {
 		ExechostPeriodic(ctx context.Context, req *Request) (*Outcome, error)

@@ -8,23 +8,24 @@ import (
 	"syscall"
 )
 
-// LifelineEnv names the variable in which a host tells a hook the number of an inherited
-// descriptor. The descriptor is the reading end of a pipe. The host alone holds the writing end,
-// and never writes to it. Its end of file means that the host is gone, however it died, and ends
-// the hook at once.
+// LifelineEnv is the environment variable with which a host gives a hook the number of an inherited
+// descriptor. The descriptor is the reading end of a pipe. Only the host holds the writing end, and
+// it never writes. End of file means that the host is gone, however it died, and ends the hook at
+// once.
 //
-// Otherwise the hook would live on: go-plugin leaves its programs behind when a host is killed. A
-// parent-death signal alone comes too early if the thread that started the program ends before.
+// Without it the hook would live on: go-plugin leaves its programs behind when a host is killed. A
+// parent-death signal alone comes too early if the thread that started the program ends first.
 const LifelineEnv = "HOOKHOST_LIFELINE_FD"
 
-// holdLifeline calls gone when the host is gone, or does nothing if there is no such variable. A
-// variable that names no open descriptor is an error.
+// holdLifeline calls gone when the host is gone, or does nothing if the variable is not set. If the
+// variable names no open descriptor, that is an error.
 func holdLifeline(gone func()) error {
 	value, ok := os.LookupEnv(LifelineEnv)
 	if !ok {
 		return nil
 	}
-	// A program that the hook starts has no lifeline under this number.
+	// Programs that the hook starts must not inherit the variable, because the descriptor is closed
+	// there.
 	if err := os.Unsetenv(LifelineEnv); err != nil {
 		return err
 	}
@@ -33,13 +34,13 @@ func holdLifeline(gone func()) error {
 		return fmt.Errorf("%s=%s: not a descriptor", LifelineEnv, value)
 	}
 	syscall.CloseOnExec(fd)
-	// Non-blocking, the wait costs a place in the poller and not a thread.
+	// In non-blocking mode, the wait uses a place in the poller instead of a thread.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return fmt.Errorf("%s=%d: %w", LifelineEnv, fd, err)
 	}
 	pipe := os.NewFile(uintptr(fd), "lifeline")
 	go func() {
-		// Every way in which the reading ends means the same.
+		// However the read ends, the host is gone.
 		_, _ = io.Copy(io.Discard, pipe)
 		gone()
 	}()

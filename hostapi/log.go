@@ -10,11 +10,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// maxLogLine keeps a line whole: go-plugin reads lines of up to 64 KiB and loses level and fields
-// of a longer one.
+// maxLogLine limits a log line, because go-plugin reads lines of up to 64 KiB and loses level and
+// fields of longer ones.
 const maxLogLine = 60 << 10
 
-// newLogger returns a logger whose lines go-plugin understands, for a hook's standard error.
+// newLogger returns a logger for a hook's standard error, whose lines go-plugin understands.
 func newLogger(w io.Writer) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(w)
@@ -22,8 +22,8 @@ func newLogger(w io.Writer) *logrus.Logger {
 	return log
 }
 
-// wireFormat writes an entry as hclog does in JSON: the only lines in which go-plugin's host sees
-// level and fields.
+// wireFormat writes an entry as hclog does in JSON. In other lines, go-plugin's host sees neither
+// level nor fields.
 type wireFormat struct{}
 
 func (wireFormat) Format(e *logrus.Entry) ([]byte, error) {
@@ -41,7 +41,7 @@ func (wireFormat) Format(e *logrus.Entry) ([]byte, error) {
 	}
 	maps.Copy(line, fixed)
 	b, err := json.Marshal(line)
-	if err != nil { // a field that JSON does not know, such as a channel
+	if err != nil { // a field that JSON cannot hold, such as a channel
 		for key, value := range e.Data {
 			line[key] = fmt.Sprint(value)
 		}
@@ -51,7 +51,7 @@ func (wireFormat) Format(e *logrus.Entry) ([]byte, error) {
 		}
 	}
 	if len(b) > maxLogLine {
-		// A byte of a message becomes at most six of JSON.
+		// A byte of a message becomes at most six in JSON.
 		kept := strings.ToValidUTF8(e.Message[:min(len(e.Message), maxLogLine/8)], "")
 		fixed["@message"] = fmt.Sprintf("%s... (line of %d bytes cut)", kept, len(b))
 		if b, err = json.Marshal(fixed); err != nil {
@@ -61,7 +61,7 @@ func (wireFormat) Format(e *logrus.Entry) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// wireLevel is hclog's name of a level; hclog knows nothing above error.
+// wireLevel returns hclog's name of a level; hclog has none above error.
 func wireLevel(l logrus.Level) string {
 	switch l {
 	case logrus.TraceLevel:

@@ -21,22 +21,22 @@ import (
 	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
 )
 
-// Bounds on one notice. A hook that has more to say waits for the job's next event.
+// Bounds on one notice. A hook that has more to report waits for the job's next event.
 const (
 	MaxNotice      = MaxState + 256<<10 // bytes, as JSON
 	MaxNoticeLines = 64                 // of job_stderr, and of notes
 	MaxLine        = 4 << 10            // bytes of a line, and of diag
 )
 
-// Bounds on what waits in the hook's program for a host that is busy.
+// Bounds on the notices that wait in the hook's program while the host is busy.
 const (
 	maxWaiting      = 4096
 	maxWaitingBytes = 8 << 20
 )
 
-// CheckNotice returns an error if the host would not take u as a notice about the job. The id may
-// be none, the update empty or too large, or a text not one line of printable characters. The error
-// begins with the key.
+// CheckNotice returns an error if the host would not accept u as a notice about the job. The id may
+// be malformed, the update empty or too large, or a text more than one line of printable
+// characters. The error begins with the key.
 func CheckNotice(jobID string, u *JobUpdate) error {
 	if err := CheckJobID(jobID); err != nil {
 		return err
@@ -69,8 +69,8 @@ func CheckNotice(jobID string, u *JobUpdate) error {
 	return nil
 }
 
-// checkLine refuses what could steer a terminal or be taken for several lines: it reaches the job's
-// standard error without anybody's look at it.
+// checkLine rejects text that could control a terminal or be taken for several lines: it reaches
+// the job's standard error unchecked.
 func checkLine(key, text string) error {
 	switch {
 	case len(text) > MaxLine:
@@ -83,18 +83,18 @@ func checkLine(key, text string) error {
 	return nil
 }
 
-// noticeQueue has the notices that the host has not taken yet. Its bounds are for a hook that gives
-// notices without end.
+// noticeQueue holds the notices that the host has not received yet. Its bounds guard against a hook
+// that sends notices without end.
 type noticeQueue struct {
 	log     *logrus.Logger
 	heard   atomic.Bool // the host opens the stream
 	waiting chan *hookpb.Notice
-	bytes   atomic.Int64 // of all that wait
-	dropped atomic.Int64 // since the log had a line about that
+	bytes   atomic.Int64 // of all waiting notices
+	dropped atomic.Int64 // since this was last logged
 	lines   rate.Sometimes
 
 	stream sync.Mutex     // held by the stream that is open
-	first  *hookpb.Notice // out of waiting, and not sent yet
+	first  *hookpb.Notice // out of waiting, but not sent yet
 }
 
 func newNoticeQueue(log *logrus.Logger) *noticeQueue {
@@ -103,7 +103,7 @@ func newNoticeQueue(log *logrus.Logger) *noticeQueue {
 	}
 }
 
-// add is Setup.Tell.
+// add implements Setup.Tell.
 func (q *noticeQueue) add(jobID string, update *JobUpdate) {
 	n, err := noticeOf(jobID, update)
 	switch {
@@ -132,7 +132,7 @@ func noticeOf(jobID string, update *JobUpdate) (*hookpb.Notice, error) {
 	return &hookpb.Notice{Job: jobID, Update: b}, nil
 }
 
-// push puts n last in the line, and returns false if there is no room.
+// push appends n to the queue, and returns false if there is no room.
 func (q *noticeQueue) push(n *hookpb.Notice) bool {
 	size := int64(len(n.Update))
 	if q.bytes.Add(size) <= maxWaitingBytes {
@@ -146,8 +146,8 @@ func (q *noticeQueue) push(n *hookpb.Notice) bool {
 	return false
 }
 
-// serve sends notices until ctx ends or send fails. A notice that was not sent is the first of the
-// next stream.
+// serve sends notices until ctx ends or send fails. A notice that could not be sent is the first of
+// the next stream.
 func (q *noticeQueue) serve(ctx context.Context, send func(*hookpb.Notice) error) error {
 	if !q.stream.TryLock() {
 		return status.Error(codes.FailedPrecondition, "notices are listened to already")
@@ -169,10 +169,10 @@ func (q *noticeQueue) serve(ctx context.Context, send func(*hookpb.Notice) error
 	}
 }
 
-// Notices calls each with every update that the hook tells between events, one call after the
-// other. Notices returns nil when ctx ends or the program is gone, and at once for a hook that was
-// built before there were notices. While each works the hook's notices wait, at last in the hook
-// itself. A notice that the hook may not give comes as an error, without an update.
+// Notices calls each with every update that the hook sends between events, one call after the
+// other. It returns nil when ctx ends or the program is gone. For a hook built before there were
+// notices it returns nil at once. While each is working, the hook's notices wait, finally in the
+// hook itself. A notice that is not allowed is passed as an error, without an update.
 func (c *Client) Notices(ctx context.Context, each func(jobID string, update *JobUpdate, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -201,7 +201,7 @@ func decodeNotice(n *hookpb.Notice) (*JobUpdate, error) {
 	return update, nil
 }
 
-// noticesError is nil for the ways in which a stream ends that are in order.
+// noticesError returns nil if the stream ended normally.
 func noticesError(ctx context.Context, err error) error {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.Unavailable, codes.Canceled:

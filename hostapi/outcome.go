@@ -16,27 +16,28 @@ const (
 	JobActionHold   JobAction = "hold"   // back to the queue with a system hold
 )
 
-// Outcome is what a hook makes of an event; merged over the hooks it is what MoM is told. The zero
-// value accepts and changes nothing. Two hooks that set the same thing to different values are an
-// error naming both.
+// Outcome is a hook's answer to an event; merged over all hooks, it is the answer to MoM. The zero
+// value accepts and changes nothing. If two hooks set the same thing to different values, that is
+// an error that names both.
 type Outcome struct {
 	Reject   bool      `json:"reject,omitempty"`
 	Message  string    `json:"message,omitempty"`    // why it was rejected; one line
 	OnReject JobAction `json:"job_action,omitempty"` // what to do with the job on reject
 
-	// FailAction is what PBS is to do about hooks that failed, by their fail_action. The host sets
-	// it; a hook's own is passed over.
+	// FailAction lists the actions that PBS takes because of failed hooks, from their fail_action.
+	// The host sets it; a value set by a hook is ignored.
 	FailAction []string `json:"fail_action,omitempty"`
 
-	// Launch only. Nil leaves a thing as it is.
+	// Launch only. Nil changes nothing.
 	Progname *string           `json:"progname,omitempty"`
 	Argv     []string          `json:"argv,omitzero"`     // empty, not nil: no arguments
 	SetEnv   map[string]string `json:"set_env,omitempty"` // launch and attach
 	UnsetEnv []string          `json:"unset_env,omitempty"`
 
-	// AttachEnv answers a begin or a resize: the variables of every process that execjob_attach
-	// takes in from then on. The host gives them without calling the hook. The variables that the
-	// hook set before are no longer set. Nil leaves them as they are; empty, not nil: none.
+	// AttachEnv answers a begin or a resize. It holds the variables of every process that
+	// execjob_attach brings in from then on. The host sets them without calling the hook. Variables
+	// that the hook set before are no longer set. Nil changes nothing; an empty map, not nil, means
+	// no variables.
 	AttachEnv map[string]string `json:"attach_env,omitzero"`
 
 	// ResourcesUsed is this host's share, in PBS's formats ("00:00:02", "51200kb").
@@ -50,30 +51,30 @@ type Outcome struct {
 	// Notes are remarks for the people who read the report.
 	Notes []string `json:"notes,omitempty"`
 
-	// Vnodes is what PBS is to be told of this host's vnodes, by name. A nil or empty field leaves
-	// a thing as it is.
+	// Vnodes is the report to PBS about this host's vnodes, by name. A nil or empty field changes
+	// nothing.
 	Vnodes map[string]*Vnode `json:"vnodes,omitempty"`
 
-	// Jobs holds what startup and periodic found out about single jobs, by job id.
+	// Jobs holds the findings of startup and periodic about single jobs, by job id.
 	Jobs map[string]*JobUpdate `json:"jobs,omitempty"`
 
-	// State is kept for this hook and job and handed back as Job.State, at most MaxState bytes; nil
-	// keeps what there was.
+	// State is stored for this hook and job and returned as Job.State, at most MaxState bytes. Nil
+	// leaves the stored state unchanged.
 	State json.RawMessage `json:"state,omitempty"`
 
-	// CallAgain asks for an exechost_periodic of this hook about this job (Request.Partial), so
-	// long from now; nanoseconds in JSON. 0: no call. A later request of the same hook and job
-	// replaces an earlier one. The host keeps the clock over restarts, after which a call may come
-	// before its time.
+	// CallAgain asks for an exechost_periodic of this hook about this job (Request.Partial) after
+	// this time; nanoseconds in JSON. 0 asks for no call. A later request of the same hook and job
+	// replaces an earlier one. The host's timer survives restarts, but after one a call may come
+	// too early.
 	CallAgain time.Duration `json:"call_again,omitempty"`
-	// CallAtElapsed asks for the same when the job has run so long (Job.Elapsed), in nanoseconds.
-	// This clock stands still before the first launch and while the job is suspended. An answer has
-	// one of both.
+	// CallAtElapsed asks for the same when the job has run this long (Job.Elapsed), in nanoseconds.
+	// This clock stands still before the first launch and while the job is suspended. An answer may
+	// set only one of the two.
 	CallAtElapsed time.Duration `json:"call_at_elapsed,omitempty"`
 
-	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed. The limit is for
-	// people and programs that ask how long is left, and has no effect of its own. Nil leaves it as
-	// it is, 0 says that nothing limits the job.
+	// WalltimeLimit is how long the job may run, in nanoseconds of Job.Elapsed. It only informs
+	// people and programs that ask for the time left, and has no other effect. Nil leaves it
+	// unchanged; 0 means that nothing limits the job.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"`
 }
 
@@ -89,7 +90,7 @@ type JobUpdate struct {
 	CallAtElapsed time.Duration   `json:"call_at_elapsed,omitempty"`
 	WalltimeLimit *time.Duration  `json:"walltime_limit,omitempty"`
 
-	// AttachEnv counts only while the host has none of this hook for the job, as after the job's
+	// AttachEnv counts only if the host has none from this hook for the job, as after the job's
 	// record was lost.
 	AttachEnv map[string]string `json:"attach_env,omitempty"`
 
@@ -97,12 +98,12 @@ type JobUpdate struct {
 	// host attaches them to the job by execjob_attach, and adds a note to the job.
 	Strays []Stray `json:"strays,omitempty"`
 
-	// Begin is the execjob_begin of a job that JobList lacks, as the job's cgroup has it. The host
-	// has lost its record of that job and makes it anew. Begin counts at startup alone.
+	// Begin is the execjob_begin of a job that JobList lacks, as stored with the job's cgroup. The
+	// host has lost its record of that job and makes a new one. Begin counts only at startup.
 	Begin *Request `json:"begin,omitempty"`
-	// Frozen reports whether the kernel holds the job's processes, where that is not what Job.Phase
-	// says; nil elsewhere. The host sends the hook execjob_postsuspend or execjob_preresume once
-	// more.
+	// Frozen reports whether the kernel has frozen the job's processes, if that contradicts
+	// Job.Phase; otherwise it is nil. The host then sends the hook execjob_postsuspend or
+	// execjob_preresume again.
 	Frozen *bool `json:"frozen,omitempty"`
 }
 
@@ -110,9 +111,9 @@ type JobUpdate struct {
 type Stray struct {
 	Process ProcessID `json:"process"`
 	Comm    string    `json:"comm,omitempty"` // its name, for notes
-	// Match says by what it belongs to the job: ancestry, session, environment.
+	// Match is the evidence that it belongs to the job: ancestry, session, environment.
 	Match string `json:"match"`
 }
 
-// MaxStrays bounds the strays of one job in one answer; there is a next periodic.
+// MaxStrays bounds the strays of one job in one answer; the next periodic can report more.
 const MaxStrays = 64

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// ProtocolVersion is the version of the calls between hookhost and a hook's program. The number
-	// grows when an older program could no longer be understood. A new event or a new key of the
-	// JSON does not change it.
+	// ProtocolVersion is the version of the calls between hookhost and a hook's program. It
+	// increases when an older program would no longer be understood. A new event or a new key of
+	// the JSON does not change it.
 	ProtocolVersion = 1
 
 	// PluginName is the key of Plugin in a go-plugin PluginSet.
@@ -23,22 +23,22 @@ const (
 	// MaxMessage bounds one message between hookhost and a hook, in bytes.
 	MaxMessage = 64 << 20
 
-	// Window is how many bytes of a message either side sends ahead of what the other has read. The
-	// window is fixed: gRPC finds out what suits a network by pings, which a socket of one host has
-	// no use for.
+	// Window is how many bytes of a message either side may send before the other has read them.
+	// The window is fixed: gRPC uses pings to find the best size for a network, which a local
+	// socket does not need.
 	Window = 1 << 20
 )
 
 // Handshake is what hookhost and a hook's program agree on before the first call. The cookie keeps
-// a person from starting a hook by accident; it protects nothing.
+// people from starting a hook by accident; it is not a security measure.
 var Handshake = plugin.HandshakeConfig{
 	ProtocolVersion:  ProtocolVersion,
 	MagicCookieKey:   "HOOKHOST_HOOK",
 	MagicCookieValue: "6f0c5f1d-hook-of-hookhost",
 }
 
-// Plugin is both ends of a hook for go-plugin. The host's end needs no field; dispensing PluginName
-// gives a *Client.
+// Plugin implements both ends of a hook for go-plugin. The host's end needs no field; dispensing
+// PluginName returns a *Client.
 type Plugin struct {
 	plugin.NetRPCUnsupportedPlugin
 

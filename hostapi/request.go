@@ -19,7 +19,7 @@ type Request struct {
 	// Job is set for every execjob_* event.
 	Job *Job `json:"job,omitempty"`
 
-	// PID is the process to take in (attach) or the leader of the session that MoM made for the
+	// PID is the process to attach (attach), or the leader of the session that MoM made for the
 	// program (launch). The leader waits there and becomes the program afterwards.
 	PID int `json:"pid,omitempty"`
 
@@ -29,24 +29,24 @@ type Request struct {
 	Argv     []string          `json:"argv,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 
-	// JobList holds the jobs that live on this host, by id (startup and periodic only). To a hook
-	// it is complete, unless Partial says otherwise: what it does not name is not a job.
+	// JobList holds the jobs that live on this host, by id (startup and periodic only). For a hook
+	// it is complete unless Partial is set: an id that is missing belongs to no job.
 	JobList map[string]*Job `json:"job_list,omitempty"`
-	// Partial says that a periodic is about the jobs of JobList and tells nothing of others. Such a
-	// periodic is a call for all that are due by CallAgain or CallAtElapsed, or a report of a live
-	// job.
+	// Partial means that a periodic concerns only the jobs of JobList and says nothing about
+	// others. It is either a call for all jobs due by CallAgain or CallAtElapsed, or a report of a
+	// live job.
 	Partial bool `json:"partial,omitempty"`
 
 	// VnodeList holds this host's vnodes as PBS knows them, by name. Under `hookhost run` it is
 	// empty.
 	VnodeList map[string]*Vnode `json:"vnode_list,omitempty"`
 
-	// MoM is the process that answers for the job, set at begin by a MoM whose death ends the job,
-	// such as `hookhost run`. Nil under pbs_mom, which finds its jobs again after a restart.
+	// MoM is the process responsible for the job, set at begin by a MoM whose death ends the job,
+	// such as `hookhost run`. It is nil under pbs_mom, which finds its jobs again after a restart.
 	MoM *ProcessID `json:"mom,omitempty"`
 
-	// PBS says, at begin, that pbs_mom itself begins the job here. MoMHome is where that one keeps
-	// its files: the folder of its mom_priv; "" is not known. Only the host sets both.
+	// PBS means, at begin, that pbs_mom itself begins the job here. MoMHome is the directory with
+	// its files, the parent of its mom_priv; "" means unknown. Only the host sets both.
 	PBS     bool   `json:"pbs,omitempty"`
 	MoMHome string `json:"mom_home,omitempty"`
 }
@@ -59,17 +59,17 @@ const (
 	PhasePrerun    Phase = "prerun"    // begin was accepted, no program runs yet
 	PhaseRunning   Phase = "running"   // a program was launched
 	PhaseSuspended Phase = "suspended" // its processes are stopped; walltime stands still
-	PhaseExiting   Phase = "exiting"   // epilogue has begun: processes are killed, usage is settled
+	PhaseExiting   Phase = "exiting"   // epilogue has begun: processes are killed, usage is final
 )
 
-// ProcessID names a process beyond the reuse of its pid.
+// ProcessID identifies a process even if its pid is reused.
 type ProcessID struct {
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"start_time"` // clock ticks since boot: field 22 of /proc/PID/stat
 	BootID    string `json:"boot_id,omitempty"`
 }
 
-// Job is a PBS job as this host sees it. Resource values are kept as PBS writes them ("64mb",
+// Job is a PBS job as this host sees it. Resource values are spelled as PBS spells them ("64mb",
 // "00:10:00").
 type Job struct {
 	ID            string    `json:"id"`
@@ -91,30 +91,30 @@ type Job struct {
 	StdoutFile    string    `json:"stdout_file,omitempty"`
 	StderrFile    string    `json:"stderr_file,omitempty"`
 	JoinPath      string    `json:"join_path,omitempty"`
-	// MotherSuperior is false on sister hosts (in_ms_mom() of PBS). Absent in an event file means
+	// MotherSuperior is false on sister hosts (PBS: in_ms_mom()). If an event file omits it, it is
 	// true.
 	MotherSuperior bool `json:"in_ms_mom"`
 	ExitStatus     *int `json:"exit_status,omitempty"` // from epilogue on
 
-	// Phase is how far the job has come here, as the host has it when it sends the event; "" at
-	// begin.
+	// Phase is the job's phase on this host when the event is sent; "" at begin.
 	Phase Phase `json:"phase,omitempty"`
 
 	// Elapsed is how long the job has run on this host, in nanoseconds, from its first launch to
-	// its end. Suspensions do not count, nor does who sets the clock. The host counts it; 0 before
-	// the first launch.
+	// its end. It excludes suspensions and is unaffected by changes to the clock. The host counts
+	// it; it is 0 before the first launch.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 
 	// State is what this hook last returned in Outcome.State for this job; nil before that.
 	State json.RawMessage `json:"hook_state,omitempty"`
 }
 
-// Vnode is a vnode of this host: in a Request as PBS knows it, in an Outcome what is to change.
+// Vnode is a vnode of this host. In a Request it is as PBS knows it; in an Outcome it holds the
+// changes.
 type Vnode struct {
 	ResourcesAvailable Resources `json:"resources_available,omitempty"`
 	Sharing            string    `json:"sharing,omitempty"`
 	State              string    `json:"state,omitempty"` // as pbsnodes spells it: "free", "offline", "offline,down"
-	// Comment of an Outcome replaces PBS's own; a pointer to "" clears it.
+	// Comment of an Outcome replaces PBS's comment; a pointer to "" clears it.
 	Comment *string `json:"comment,omitempty"`
 }
 
@@ -125,8 +125,8 @@ type Owner struct {
 	GID  int    `json:"gid"` // -1 when the event did not say
 }
 
-// UnmarshalJSON leaves UID and GID at -1 when they are absent: an unnamed owner must never read as
-// root.
+// UnmarshalJSON leaves UID and GID at -1 if they are absent: an owner without ids must never read
+// as root.
 func (o *Owner) UnmarshalJSON(b []byte) error {
 	type plain Owner
 	p := plain{UID: -1, GID: -1}
@@ -137,7 +137,7 @@ func (o *Owner) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON takes an absent in_ms_mom as true.
+// UnmarshalJSON treats an absent in_ms_mom as true.
 func (j *Job) UnmarshalJSON(b []byte) error {
 	type plain Job
 	p := plain{MotherSuperior: true, Owner: Owner{UID: -1, GID: -1}}
@@ -151,7 +151,7 @@ func (j *Job) UnmarshalJSON(b []byte) error {
 // Resources is a PBS resource list: name to value, the value spelled as PBS spells it.
 type Resources map[string]string
 
-// notScalar is the error for a resource whose value is neither text nor number nor boolean.
+// notScalar is the error for a resource whose value is not text, a number or a boolean.
 func notScalar(name, value string) error {
 	kind := "array"
 	if strings.HasPrefix(value, "{") {
@@ -160,8 +160,8 @@ func notScalar(name, value string) error {
 	return &json.UnmarshalTypeError{Value: kind, Type: reflect.TypeFor[string](), Field: joinKey([]string{name})}
 }
 
-// UnmarshalJSON takes numbers and booleans as well as strings, since PBS's own JSON mixes them. A
-// null is no entry.
+// UnmarshalJSON accepts numbers and booleans as well as strings, since PBS's own JSON mixes them. A
+// null adds no entry.
 func (r *Resources) UnmarshalJSON(b []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
@@ -199,15 +199,15 @@ func (r *Resources) UnmarshalJSON(b []byte) error {
 }
 
 // jobID follows PBS: a sequence number, for array jobs an index in brackets, and the server's name.
-// The length is checked apart: counted repetitions make an expression that takes longer to compile
-// than a short program to run.
+// The length is checked separately: with counted repetitions, compiling the expression takes longer
+// than a short program runs.
 var jobID = regexp.MustCompile(`^[0-9]+(\[[0-9]*\])?(\.[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
-// maxJobID leaves room in a file name for what others put around it.
+// maxJobID leaves room for prefixes and suffixes in a file name.
 const maxJobID = 220
 
 // CheckJobID returns an error unless id has the form of a PBS job id: 12, 12.server, 12[3].server.
-// Everything that turns a job id into a path calls it first.
+// It must be called before a job id becomes part of a path.
 func CheckJobID(id string) error {
 	if len(id) > maxJobID || !jobID.MatchString(id) {
 		if len(id) > 64 {

@@ -17,11 +17,11 @@ const (
 
 const columnLetters = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
-// Columns of a host's series. A gauge is of its moment. A share or a rate is a mean since the point
-// before.
+// Columns of a host's series. A gauge is a value of that moment. A share or a rate is a mean since
+// the previous point.
 const (
-	ColumnCPU            = "cpu"         // cpus that were busy, a mean
-	ColumnRSSBytes       = "rss_bytes"   // anonymous plus shared memory, the greatest that was seen
+	ColumnCPU            = "cpu"         // busy cpus, a mean
+	ColumnRSSBytes       = "rss_bytes"   // anonymous plus shared memory, the highest value seen
 	ColumnCacheBytes     = "cache_bytes" // page cache of files, a gauge
 	ColumnPids           = "pids"        // processes and threads, a gauge
 	ColumnReadBytes      = "read_bytes_per_second"
@@ -34,22 +34,22 @@ const (
 // Columns of a device's series.
 const (
 	ColumnUtilizationPercent = "utilization_percent" // a mean, as far back as the driver remembers
-	ColumnDeviceMemBytes     = "mem_bytes"           // in use on it, the driver's own included, a gauge
+	ColumnDeviceMemBytes     = "mem_bytes"           // in use on the device, including the driver's own memory, a gauge
 	ColumnPowerWatts         = "power_watts"         // a mean
 )
 
-// Series is what was used over time: points, each with a time and a value in each column.
+// Series is usage over time: points, each with a time and a value in each column.
 type Series struct {
 	Times   []int64           `json:"times"` // Unix seconds, strictly ascending
 	Columns map[string]Column `json:"columns"`
 }
 
-// Column has a value for each of the series' times. NaN is a value that was not measured, null in
-// JSON, which has four significant digits.
+// Column has a value for each of the series' times. NaN means not measured and is null in JSON,
+// which has four significant digits.
 type Column []float64
 
-// Check returns an error if s is nothing that a hook can say. Times that do not ascend, a column of
-// another length and an odd name are errors. So is more than the bounds.
+// Check returns an error if a hook may not return s. Errors are times that do not ascend, a column
+// of the wrong length, an invalid name and anything out of bounds.
 func (s *Series) Check() error {
 	switch {
 	case s == nil:
@@ -75,7 +75,7 @@ func (s *Series) Check() error {
 	return nil
 }
 
-// CheckSeries returns an error if a series of u or its devices is out of bounds. A nil u has none.
+// CheckSeries returns an error if a series of u or its devices is out of bounds. A nil u is valid.
 func (u *HostUsage) CheckSeries() error {
 	if u == nil {
 		return nil
@@ -91,7 +91,7 @@ func (u *HostUsage) CheckSeries() error {
 	return nil
 }
 
-// MarshalJSON writes four significant digits of each value. A value that is no number is null.
+// MarshalJSON writes four significant digits of each value. NaN and infinity become null.
 func (c Column) MarshalJSON() ([]byte, error) {
 	text := make([]byte, 0, 2+8*len(c))
 	text = append(text, '[')

@@ -14,43 +14,44 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Description is what a hook's program says of itself when it is called with the one argument
-// --describe: one line of JSON.
+// Description describes a hook's program. The program prints it when called with the single
+// argument --describe, as one line of JSON.
 type Description struct {
 	Program  string  `json:"program"`
-	Protocol int     `json:"protocol"`         // ProtocolVersion it was built with
+	Protocol int     `json:"protocol"`         // ProtocolVersion when it was built
 	Events   []Event `json:"events,omitempty"` // in life-cycle order
-	// Error says why the hook could not be made from an empty configuration; Events is then
+	// Error says why the hook could not be made from an empty configuration. Events is then
 	// unknown.
 	Error string `json:"error,omitempty"`
 }
 
-// Serve is the whole main function of a hook's program and returns when hookhost is done with it:
+// Serve is the entire main function of a hook's program. It returns when hookhost no longer needs
+// the program:
 //
 //	func main() { hostapi.Serve(newHook) }
 //
 // newHook is called once, when the host has sent the configuration. newHook reads it with
 // Setup.Decode, opens what the hook needs and returns the hook, a value with one or more of the
-// event methods. An error goes back to the host with its kind. Serve refuses a hook without event
-// methods and one with a method that only looks like one.
+// event methods. An error reaches the host with its kind. Serve rejects a hook without event
+// methods, and one with a method that only looks like one.
 //
 // newHook must not change anything on the node, because --describe calls it too, with an empty
 // configuration: exechost_startup is the place for that.
 //
 // A panic in newHook or in an event method becomes an error of KindInternal, with the stack in the
-// log; the program lives on. A panic in a goroutine of the hook's own ends the program. SIGTERM and
-// SIGINT do nothing, since the host decides when a hook ends. When the host is gone, the program
-// exits at once. Output of the hook goes to the host; before main, it must not print. Its umask is
-// 022.
+// log; the program keeps running. A panic in a goroutine that the hook started ends the program.
+// SIGTERM and SIGINT have no effect, because the host decides when a hook ends. When the host is
+// gone, the program exits at once. The hook's output goes to the host; it must not print before
+// main. Its umask is 022.
 //
-// Started by hand, the program says on standard error what it is and exits with status 2.
+// If it is started by hand, the program explains on standard error what it is and exits with status
+// 2.
 func Serve(newHook func(*Setup) (any, error)) {
 	if os.Getenv(Handshake.MagicCookieKey) != Handshake.MagicCookieValue {
 		os.Exit(byHand(newHook, os.Args, os.Stdout, os.Stderr))
 	}
-	syscall.Umask(0o022) // whatever its host's: what it makes for jobs their users have to read
-	// Caught, not ignored: an ignored signal would be ignored in every program that the hook starts
-	// as well.
+	syscall.Umask(0o022) // not inherited: users have to read the files that it makes for their jobs
+	// Caught, not ignored: programs that the hook starts would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT)
 	if err := holdLifeline(func() { os.Exit(1) }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -58,7 +59,7 @@ func Serve(newHook func(*Setup) (any, error)) {
 	}
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: Handshake,
-		// go-plugin replaces os.Stderr by a stream of its own; log lines keep the real one.
+		// go-plugin replaces os.Stderr by its own stream; log lines keep the real one.
 		Plugins:    plugin.PluginSet{PluginName: &Plugin{New: newHook, Log: newLogger(os.Stderr)}},
 		Logger:     hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 		GRPCServer: newGRPCServer,
@@ -91,9 +92,9 @@ func byHand(newHook func(*Setup) (any, error), args []string, stdout, stderr io.
 	return 2
 }
 
-// describe makes the hook once, without a configuration, to see what it handles.
+// describe makes the hook once, without a configuration, to find the events it handles.
 func describe(newHook func(*Setup) (any, error), program string) Description {
-	// Output of a constructor would spoil the line.
+	// Output of the constructor would spoil the line.
 	stdout := os.Stdout
 	os.Stdout = os.Stderr
 	defer func() { os.Stdout = stdout }()

@@ -28,7 +28,7 @@ type server struct {
 	handlers  atomic.Pointer[map[Event]handler] // nil until Configure succeeded
 }
 
-// Configure makes the hook. After a failure it may be called again.
+// Configure creates the hook. After a failure it may be called again.
 func (s *server) Configure(_ context.Context, in *hookpb.ConfigureRequest) (*hookpb.ConfigureReply, error) {
 	s.configure.Lock()
 	defer s.configure.Unlock()
@@ -60,7 +60,7 @@ func (s *server) Configure(_ context.Context, in *hookpb.ConfigureRequest) (*hoo
 	return reply, nil
 }
 
-// make calls the constructor and looks at what it made.
+// make calls the constructor and checks the hook it returns.
 func (s *server) make(setup *Setup) (handlers map[Event]handler, err error) {
 	defer s.recovered("the hook's constructor", &err)
 	hook, err := s.newHook(setup)
@@ -75,7 +75,7 @@ func (s *server) Handle(ctx context.Context, in *hookpb.HandleRequest) (*hookpb.
 	out, err := s.handle(ctx, in.Request)
 	reply := new(hookpb.HandleReply)
 	if err != nil {
-		// A hook that watched its deadline says the same as one that did not.
+		// The answer is the same whether or not the hook watched its deadline.
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 			err = &Error{Kind: KindTimeout, Err: err}
 		}
@@ -112,8 +112,8 @@ func (s *server) call(ctx context.Context, h handler, req *Request) (out *Outcom
 	return h(ctx, req)
 }
 
-// recovered, deferred, turns a panic into an error and keeps the stack for the log: other jobs
-// depend on the program, which lives on.
+// recovered, when deferred, turns a panic into an error and logs the stack. The program keeps
+// running, because other jobs depend on it.
 func (s *server) recovered(what string, err *error) {
 	if p := recover(); p != nil {
 		s.log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", what, p)
@@ -121,12 +121,12 @@ func (s *server) recovered(what string, err *error) {
 	}
 }
 
-// Notices sends what the hook tells between events.
+// Notices sends what the hook reports between events.
 func (s *server) Notices(_ *hookpb.NoticesRequest, stream grpc.ServerStreamingServer[hookpb.Notice]) error {
 	return s.notices.serve(stream.Context(), stream.Send)
 }
 
 func wireError(err error) *hookpb.Error {
-	// A string of protobuf has to be UTF-8; an error may quote a path that is not.
+	// A protobuf string must be UTF-8, but an error may quote a path that is not.
 	return &hookpb.Error{Kind: string(KindOf(err)), Text: strings.ToValidUTF8(err.Error(), "\uFFFD")}
 }

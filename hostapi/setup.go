@@ -17,28 +17,28 @@ type Setup struct {
 	Node   string // this host as exec_vnode names it; "" under --describe
 	Config []byte // the configuration file as it was imported; empty when there is none
 	// settings of the node that all hooks share, by name: state_dir, the state directory; aux_dir,
-	// where files for jobs are; remsh, the path of hookhost-remsh
+	// for files that jobs read; remsh, the path of hookhost-remsh
 	Host map[string]string
 	Log  *logrus.Entry // writes to the host's log, which adds the hook's name
 
-	// Tell is for what the hook learns between events, such as that a process of the job was
-	// killed. The host takes the update over at once, as if periodic had returned it in
-	// Outcome.Jobs. Its lines reach the job's standard error while the job runs. State is taken
-	// over only while no event of the job is being carried out.
+	// Tell reports what the hook learns between events, for example that a process of the job was
+	// killed. The host applies the update at once, as if periodic had returned it in Outcome.Jobs.
+	// Its lines reach the job's standard error while the job runs. State counts only while no event
+	// of the job is being carried out.
 	//
-	// Tell is never nil, does not wait for the host and keeps no part of the update. Any goroutine
+	// Tell is never nil, does not wait for the host and does not retain the update. Any goroutine
 	// may call it, from the constructor on until the program ends. An update that cannot be
 	// delivered (see CheckNotice) is logged.
 	//
-	// An update may be told again, in a later notice or in the outcome of epilogue: each text
-	// reaches the job's standard error once. Two things that are not one therefore need different
-	// words, such as a number.
+	// An update may be repeated in a later notice or in the outcome of epilogue: each text reaches
+	// the job's standard error once. Two different events therefore need different texts, for
+	// example with a number.
 	Tell func(jobID string, update *JobUpdate)
 }
 
-// Decode reads the configuration, TOML or (when it begins with a brace) JSON, into the struct that
-// into points to. A key that is absent keeps its value, so into holds the defaults. A key that the
-// struct does not have and a value of the wrong type are errors of KindNode that name the line.
+// Decode reads the configuration into the struct that into points to. The format is TOML, or JSON
+// if it begins with a brace. A key that is absent leaves its field unchanged, so set the defaults
+// first. Unknown keys and values of the wrong type are errors of KindNode that name the line.
 func (s *Setup) Decode(into any) error {
 	text := bytes.TrimSpace(s.Config)
 	var err error
@@ -89,7 +89,7 @@ func decodeJSON(text []byte, into any) error {
 	return err
 }
 
-// lineAt counts lines from 1.
+// lineAt returns the line number of an offset, counted from 1.
 func lineAt(text []byte, offset int64) int {
 	offset = max(0, min(offset, int64(len(text))))
 	return 1 + bytes.Count(text[:offset], []byte{'\n'})

@@ -12,23 +12,23 @@ import (
 	"unicode"
 )
 
-// keyAt is a key, and an offset in the line of the text where it stands.
+// keyAt is a key with the offset, in the line of text, at which it stands.
 type keyAt struct {
 	path   string
 	offset int64
 }
 
-// compare walks text along t, which encoding/json has decoded it into. The keys are those that
-// encoding/json ignores. The error is the first value that encoding/json takes and no program can
-// have. Such a value is a string with a NUL byte, or a null among strings, which becomes an empty
-// one.
+// compare walks text along t, into which encoding/json has decoded it. It returns the keys that
+// encoding/json ignores. The error names the first value that encoding/json accepts but no program
+// can use. Such a value is a string with a NUL byte, or a null among strings, which would become an
+// empty string.
 func compare(text []byte, t reflect.Type) (unknown []keyAt, err error) {
 	w := walker{dec: json.NewDecoder(bytes.NewReader(text))}
 	w.value(t, false)
 	return w.unknown, w.err
 }
 
-// walker goes from token to token. Errors of the decoder are passed over: the text is valid.
+// walker moves from token to token. Errors of the decoder are ignored because the text is valid.
 type walker struct {
 	dec     *json.Decoder
 	path    []string
@@ -36,8 +36,8 @@ type walker struct {
 	err     error
 }
 
-// value walks the next value, of type t. A nil type takes anything. element is set for one of many
-// values of a type.
+// value walks the next value, of type t. A nil type accepts anything. element means that the value
+// is one of many of its type.
 func (w *walker) value(t reflect.Type, element bool) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -95,8 +95,8 @@ func (w *walker) fail(why string) {
 	}
 }
 
-// isOpaque returns true for a type that decides itself what it takes. The types of a Request do
-// too, but only for defaults and other spellings.
+// isOpaque reports whether a type decides itself what it accepts. The types of a Request also do,
+// but only for defaults and alternative spellings.
 func isOpaque(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[Job](), reflect.TypeFor[Owner](), reflect.TypeFor[Resources]():
@@ -126,7 +126,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return m
 }
 
-// fieldNamed finds a field as encoding/json does: by its exact name, else without regard to case.
+// fieldNamed finds a field as encoding/json does: by its exact name, else ignoring case.
 func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool) {
 	if t, ok := fields[name]; ok {
 		return t, true
@@ -139,7 +139,7 @@ func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool
 	return nil, false
 }
 
-// wrongType words an error of encoding/json in JSON's own types.
+// wrongType rephrases an error of encoding/json in terms of JSON's types.
 func wrongType(e *json.UnmarshalTypeError) error {
 	want, got := kindOf(e.Type), e.Value
 	if number, isNumber := strings.CutPrefix(got, "number "); isNumber {
@@ -151,7 +151,7 @@ func wrongType(e *json.UnmarshalTypeError) error {
 	return fmt.Errorf("%s: want %s, got %s", cmp.Or(e.Field, "the whole text"), want, got)
 }
 
-// kindOf returns the kind of JSON that a type asks for.
+// kindOf returns the kind of JSON value that a type needs.
 func kindOf(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case kind == reflect.Struct, kind == reflect.Map:
@@ -166,7 +166,7 @@ func kindOf(t reflect.Type) string {
 	return "number"
 }
 
-// joinKey writes a path of keys as job.owner.uid or argv[2].
+// joinKey formats a path of keys as job.owner.uid or argv[2].
 func joinKey(path []string) string {
 	var b strings.Builder
 	for _, p := range path {
