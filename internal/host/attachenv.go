@@ -8,9 +8,9 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// attachLink is a hook that has set variables of all attached processes, at begin or resize. The
-// variables are a part of its answer to each attach. A hook that does not handle execjob_attach is
-// not called.
+// attachLink stands for a hook that set variables for all attached processes, at begin or resize.
+// These variables are part of its answer to each attach. A hook that does not handle execjob_attach
+// is not called.
 type attachLink struct {
 	link
 	env map[string]string

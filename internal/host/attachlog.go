@@ -8,9 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds on the lines about attaches and adoptions: twenty at once, then as many in a minute. Users
-// cause these, and must not be able to fill the disk with them. How many a job has had is in its
-// report.
+// Bounds on log lines about attaches and adoptions: a burst of twenty, then twenty a minute. Users
+// cause these lines and must not be able to fill the disk with them. The job's report counts all of
+// its attaches.
 const (
 	attachBurst = 20
 	attachEvery = 3 * time.Second
@@ -27,7 +27,7 @@ func newAttachLog() *attachLog {
 	return &attachLog{pace: rate.NewLimiter(rate.Every(attachEvery), attachBurst)}
 }
 
-// next reports whether one more line is to be logged. The entry says how many before it were not.
+// next reports whether to log one more line. The entry says how many lines before it were dropped.
 func (l *attachLog) next(entry *logrus.Entry) (*logrus.Entry, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// retryCall is when a call that a hook asked for and that failed is made again.
+	// retryCall is the delay before a failed call that a hook had asked for is made again.
 	retryCall = 30 * time.Second
-	// together is how long a job that is due waits for others.
+	// together is how long a job that is due waits for other jobs.
 	together = time.Millisecond
 )
 
-// batches makes one call of a hook for all its jobs that are due together. No call waits for
-// another.
+// batches groups the jobs for which a hook is due at the same time into one call of that hook. No
+// call waits for another.
 type batches struct {
 	call  func(hook string, jobs []string) // returns when the call is over
-	start func(func())                     // runs a function beside the others, unless it is too late for that
+	start func(func())                     // runs a function in the background, unless the host is closing
 
 	mu  sync.Mutex
 	due map[string][]string // jobs by hook
 }
 
-// add has the hook called for the job.
+// add schedules a call of the hook for the job.
 func (b *batches) add(hook, job string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +43,7 @@ func (b *batches) add(hook, job string) {
 	}
 }
 
-// collect returns the jobs for which the hook is due, each once.
+// collect returns the jobs for which the hook is due, without duplicates.
 func (b *batches) collect(hook string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,8 +53,8 @@ func (b *batches) collect(hook string) []string {
 	return slices.Compact(jobs)
 }
 
-// callDue calls a hook for the jobs for which it asked to be called. A job whose turn somebody has
-// gets a call of its own when the turn comes: no turn is held while another is waited for.
+// callDue calls a hook for the jobs for which it asked to be called. A job whose turn is taken gets
+// a separate call when its turn comes: no turn is held while waiting for another.
 func (h *Host) callDue(hook string, jobs []string) {
 	end, ok := h.beginEvent()
 	if !ok {
@@ -71,8 +71,8 @@ func (h *Host) callDue(hook string, jobs []string) {
 	}
 }
 
-// inTurn waits for the job's turn, beside the caller, and runs f then, unless Close comes first. A
-// job has one such wait for each purpose, a hook or a reason: further calls do nothing.
+// inTurn waits in the background for the job's turn and then runs f, unless Close comes first. A
+// job waits only once for each purpose, such as a hook or a reason: further calls do nothing.
 func (h *Host) inTurn(purpose, id string, f func(ctx context.Context)) {
 	key := [2]string{purpose, id}
 	if !h.awaited.begin(key) {
@@ -94,7 +94,7 @@ func (h *Host) inTurn(purpose, id string, f func(ctx context.Context)) {
 	})
 }
 
-// callForAll calls the hook for those of the jobs whose timers are due. The caller has their turns.
+// callForAll calls the hook for those jobs whose timers are due. The caller holds their turns.
 func (h *Host) callForAll(hook string, ids []string) {
 	entry := h.log.WithField("hook", hook).WithField("jobs", len(ids))
 	if len(ids) == 1 {
@@ -102,11 +102,11 @@ func (h *Host) callForAll(hook string, ids []string) {
 	}
 	p := h.plugins.Find(hook)
 	if p == nil || !p.Gets(hostapi.EventPeriodic) {
-		return // Reload sets the timers anew when there is such a hook again
+		return // Reload sets the timers again when the hook is back
 	}
 	now := h.clock.Now()
 	due := make(map[string]jobstate.Timer, len(ids))
-	var early []string // an event has taken it back or put it off meanwhile
+	var early []string // an event has cancelled or postponed the call meanwhile
 	recs := slices.DeleteFunc(h.opt.Store.GetAll(ids), func(rec *jobstate.Record) bool {
 		t, asked := rec.Timers[hook]
 		at, runs := rec.Due(t, now)
@@ -123,7 +123,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 	}
 }
 
-// callFor makes one call of the hook, for jobs whose turn the caller has and whose timers are due.
+// callFor makes one call of the hook, for jobs whose timers are due. The caller holds their turns.
 func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobstate.Timer, entry *logrus.Entry) {
 	c := h.about(recs, h.plugins.Place(hook))
 	v := c.run(h.ctx)
@@ -137,14 +137,14 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 	now := h.clock.Now()
 	h.change(func(rec *jobstate.Record) {
 		t := due[rec.Job.ID]
-		if rec.Timers[hook].Same(t) { // else a notice has set another
+		if rec.Timers[hook].Same(t) { // otherwise a notice has set another timer
 			delete(rec.Timers, hook)
 			if v.Kind != "" {
 				put(&rec.Timers, hook, after(rec, t, retryCall, now))
 			}
 		}
 		recordUpdates(rec, h.opt.Node, c, now)
-		// it would ring at once, for ever
+		// Such a timer would ring at once, forever.
 		if again := rec.Timers[hook]; again.Elapsed > 0 && again.Elapsed <= t.Elapsed {
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
@@ -152,8 +152,8 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 	h.adopter.adopt(h.ctx, c)
 }
 
-// inMessages divides the records into parts of which each is sure to fit into a message to the
-// hook: nearly always that is one.
+// inMessages splits the records into parts, each small enough for one message to the hook. There is
+// nearly always one part.
 func inMessages(recs []*jobstate.Record, hook string) [][]*jobstate.Record {
 	var parts [][]*jobstate.Record
 	size := 0
@@ -169,7 +169,7 @@ func inMessages(recs []*jobstate.Record, hook string) [][]*jobstate.Record {
 	return parts
 }
 
-// after returns the timer that rings so long from now, by the clock of t.
+// after returns a timer that rings d from now, on the same clock as t.
 func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate.Moment) jobstate.Timer {
 	if t.Elapsed > 0 {
 		return jobstate.Timer{Elapsed: rec.Elapsed(now) + d}
@@ -177,7 +177,7 @@ func after(rec *jobstate.Record, t jobstate.Timer, d time.Duration, now jobstate
 	return jobstate.Timer{At: now.Add(d)}
 }
 
-// rearm sets the timers of all jobs: some may have rung while nobody was to be called.
+// rearm sets the timers of all jobs: some may have rung while no hook could be called.
 func (h *Host) rearm() {
 	var ids []string
 	for _, rec := range h.opt.Store.List() {
@@ -188,7 +188,7 @@ func (h *Host) rearm() {
 	h.change(func(*jobstate.Record) {}, ids...)
 }
 
-// about returns a periodic about some jobs.
+// about returns a chain for a periodic about these jobs only.
 func (h *Host) about(recs []*jobstate.Record, links ...link) *chain {
 	return &chain{
 		links:  links,

@@ -8,17 +8,17 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// caller is who has sent an event and waits for its outcome. The zero value is the host itself.
+// caller is the sender of an event, who waits for its outcome. The zero value is the host itself.
 type caller struct {
-	outside bool              // a MoM of any kind: what it is told of a job's use counts as told
-	user    bool              // anybody but root and MoM: see HandleUser
-	pbs     bool              // pbs_mom, through the hook that it runs
-	mom     hostapi.ProcessID // that pbs_mom itself, at a begin; zero is not known
-	home    string            // of pbs_mom: see JudgePBS
+	outside bool              // a MoM of any kind: usage reported to it counts as reported
+	user    bool              // neither root nor MoM: see HandleUser
+	pbs     bool              // pbs_mom, through its hook
+	mom     hostapi.ProcessID // the pbs_mom process, at a begin; zero means unknown
+	home    string            // home directory of pbs_mom: see JudgePBS
 	waits   context.Context   // of pbs_mom: ends when nobody takes the answer any more
 }
 
-// class says where in the job's line an event goes.
+// class returns the priority of an event in the job's queue.
 func (c caller) class(e hostapi.Event) class {
 	switch {
 	case c.user:
@@ -29,10 +29,9 @@ func (c caller) class(e hostapi.Event) class {
 	return course
 }
 
-// gone returns the cause if pbs_mom no longer waits for the answer, else nil.
-// MoM counts the event as rejected by a hook that it has killed, or has stopped waiting for
-// (openpbs src/resmom/mom_hook_func.c, run_hook). Every other caller asks again, or ends what it
-// has begun.
+// gone returns the cause if pbs_mom no longer waits for the answer, else nil. If MoM has killed its
+// hook or no longer waits for it, MoM treats the event as rejected (openpbs
+// src/resmom/mom_hook_func.c, run_hook). Every other caller asks again, or ends what it began.
 func (c caller) gone() error {
 	if !c.pbs || c.waits.Err() == nil {
 		return nil
@@ -40,8 +39,8 @@ func (c caller) gone() error {
 	return context.Cause(c.waits)
 }
 
-// missed makes a reject of an accepted event that has to be taken back since nobody takes the
-// answer, and reports whether it did.
+// missed turns the acceptance of an event into a reject when nobody takes the answer and the event
+// has to be undone. It reports whether it did so.
 func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	gone := c.gone()
 	if gone == nil || v.Reject {
@@ -52,15 +51,15 @@ func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	return true
 }
 
-// JudgePBS is Judge for an event that pbs_mom itself has sent, through the hook that it runs.
-// home tells apart the MoMs of one host: it is where this one keeps its files, "" when that is not
-// known. mom is its process, which counts at a begin; zero is not known. There is more to know
-// then:
+// JudgePBS is Judge for an event that pbs_mom itself has sent, through its hook. home is the
+// directory with that MoM's files and tells apart the MoMs of one host; "" means unknown. mom is
+// its process, which matters at a begin; zero means unknown. JudgePBS differs from Judge in three
+// points:
 //
-//   - ctx is the hook's: when it ends, nobody takes the answer, and a begin or preresume that is
-//     not accepted by then is undone.
+//   - ctx belongs to the hook: when it ends, nobody takes the answer, and a begin or preresume that
+//     is not accepted by then is undone.
 //   - Options.PBSHas answers for the job.
-//   - The job_list of an exechost_periodic is complete, of this MoM's jobs: see dropUnlisted.
+//   - The job_list of an exechost_periodic is a complete list of this MoM's jobs: see dropUnlisted.
 func (h *Host) JudgePBS(ctx context.Context, req *hostapi.Request, home string,
 	mom hostapi.ProcessID) (*Verdict, error) {
 	own := *req
@@ -68,12 +67,12 @@ func (h *Host) JudgePBS(ctx context.Context, req *hostapi.Request, home string,
 	return h.judge(ctx, &own, caller{outside: true, pbs: true, mom: mom, home: home, waits: ctx})
 }
 
-// underPBS reports whether pbs_mom, or another MoM that sends this host its events by itself,
-// answers for the job.
+// underPBS reports whether pbs_mom, or another MoM that sends its own events to this host, is
+// responsible for the job.
 func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil }
 
-// addLines adds lines for the job's standard error to the record of a job of pbs_mom. The event
-// that has them is one at which MoM can take none. MoM gets them with epilogue (addTold).
+// addLines adds lines for the job's standard error to the record of a job of pbs_mom. MoM accepts
+// no such lines at the event that produced them. MoM gets them with epilogue (addTold).
 func addLines(rec *jobstate.Record, lines []string) {
 	if rec.PBS {
 		rec.AddLines(lines)

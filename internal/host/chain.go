@@ -13,8 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// link is a hook's place in the chain; what it says may change while the chain is run, but for the
-// name.
+// link is a hook's place in the chain. Everything but the name may change while the chain runs.
 type link interface {
 	Hook() plugin.Hook
 	Gets(hostapi.Event) bool
@@ -24,12 +23,13 @@ type link interface {
 // chain is one event on its way through the hooks.
 //
 // Hooks are called in ascending order. The first reject or error ends an event that StopsAtReject.
-// At the others every hook is called, and the messages are joined. The outcome of a hook counts
-// whether it accepted or not, as in PBS.
+// At other events every hook is called, and the messages are joined. As in PBS, the outcome of a
+// hook counts whether it accepted or not.
 //
-// A hook that plainly rejects says what becomes of the job (Outcome.OnReject; MoM has its own rule
-// for none). On an error its kind decides at the events before the job's program runs, after the
-// error classes of pbs_cgroups. At the other events MoM's rule holds:
+// A hook that rejects without an error decides what becomes of the job (Outcome.OnReject). If it
+// leaves that empty, MoM's own rule applies. If a hook fails before the job's program runs, the
+// kind of its error decides, following the error classes of pbs_cgroups. At the other events MoM's
+// rule applies:
 //
 //	kind       begin, prologue, launch   fail_action
 //	job        delete                    -
@@ -38,10 +38,10 @@ type link interface {
 //	timeout    rerun                     acts (the program was killed)
 //	internal   hold                      acts
 //
-// hold is there so that a job which meets a defect does not meet it again ten times a second.
+// hold keeps a job that runs into a defect from running into it again ten times a second.
 type chain struct {
 	links  []link
-	req    *hostapi.Request           // as the next hook is to see it; its Env is the chain's own
+	req    *hostapi.Request           // as the next hook gets it; the chain does not share its Env
 	states map[string]json.RawMessage // of the job, by hook
 	hosted func(hook string) map[string]*hostapi.Job
 
@@ -51,13 +51,13 @@ type chain struct {
 	says    []string
 }
 
-// answer is what one hook made of the event.
+// answer is a hook's answer to the event.
 type answer struct {
 	link   link
 	hook   string
 	out    *hostapi.Outcome // never nil
 	err    error
-	undone bool                       // nothing of it is left: it refused, or never got the event
+	undone bool                       // nothing of the event is left: the hook refused it, or never got it
 	before map[string]json.RawMessage // Job.State of each job in its JobList, as it got it
 }
 
@@ -72,7 +72,7 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		out, err := l.Call(ctx, req)
 		answered()
 		if out == nil && err == nil {
-			continue // its program turned out not to handle the event
+			continue // the program turned out not to handle the event
 		}
 		undone := refused(out, err)
 		out = whatHolds(out, err)
@@ -97,8 +97,8 @@ func (c *chain) run(ctx context.Context) *Verdict {
 	return &c.verdict
 }
 
-// whatHolds returns what is taken of an outcome, never nil. Beside an error that is what the hook
-// found out before it failed.
+// whatHolds returns the part of an outcome that is used, never nil. Beside an error, only what the
+// hook measured before it failed is used.
 func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
 	switch {
 	case out == nil:
@@ -126,7 +126,7 @@ func (c *chain) request(hook string) *hostapi.Request {
 	return &req
 }
 
-// cascade shows the next hook what this one did to the program that is to be launched.
+// cascade passes changes to the program, which is about to be launched, on to the next hook.
 func (c *chain) cascade(out *hostapi.Outcome) {
 	if c.req.Event != hostapi.EventLaunch {
 		return
@@ -149,7 +149,7 @@ func (c *chain) cascade(out *hostapi.Outcome) {
 	c.req.Env = env
 }
 
-// judge adds a hook's answer to the verdict; false when it was no acceptance.
+// judge adds a hook's answer to the verdict. It returns false unless the hook accepted.
 func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	accepted := err == nil && !out.Reject
 	if accepted || failed(err) {
@@ -178,7 +178,7 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// failed reports whether fail_action acts on the error.
+// failed reports whether the error triggers fail_action.
 func failed(err error) bool { return failure(hostapi.KindOf(err)) }
 
 // failure reports whether the hook or the node failed, not the job.
@@ -190,7 +190,7 @@ func failure(kind hostapi.Kind) bool {
 	return false
 }
 
-// ActionOn returns what becomes of a job whose event ended in an error of that kind; see chain.
+// ActionOn returns what becomes of a job whose event failed with an error of that kind; see chain.
 func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
 	if e != hostapi.EventBegin && e != hostapi.EventPrologue && e != hostapi.EventLaunch {
 		return hostapi.JobActionNone
@@ -204,7 +204,7 @@ func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
 	return hostapi.JobActionHold
 }
 
-// complaint words an error as MoM's log does.
+// complaint formats an error as MoM's log does.
 func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) string {
 	switch kind {
 	case hostapi.KindJob, hostapi.KindBusy:
@@ -216,9 +216,10 @@ func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) strin
 }
 
 // refused reports whether nothing of the event can be left, by contract: begin is all or nothing. A
-// hook that rejects it, or answers with an error of kind job, busy or node, has taken back its own
-// before. So a begin that was refused since the job runs already does not tear that job down. A
-// hook that crashed, overran its alarm or failed for an internal reason has promised nothing.
+// hook that rejects begin, or answers with an error of kind job, busy or node, has already undone
+// its part. So a begin that is refused because the job is already running does not tear that job
+// down. A hook that crashed, overran its alarm or failed for an internal reason has promised
+// nothing.
 func refused(out *hostapi.Outcome, err error) bool {
 	if err == nil {
 		return out.Reject
@@ -233,17 +234,17 @@ func refused(out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// undoing is the event that takes back what hooks did at another. A job that does not begin is
-// aborted. A suspended job that does not go on, or is not to be ended, is suspended still.
+// undoing maps an event to the event that undoes it. A job that does not begin is aborted. A
+// suspended job that does not resume, or must not be killed, remains suspended.
 var undoing = map[hostapi.Event]hostapi.Event{
 	hostapi.EventBegin:     hostapi.EventAbort,
 	hostapi.EventPreresume: hostapi.EventPostsuspend,
 	hostapi.EventPreterm:   hostapi.EventPostsuspend,
 }
 
-// undo sends the event's opposite, in reverse order, to the hooks that accepted the event. A hook
-// that failed in the middle of it gets it too: it may have left something. A hook that refused it
-// does not. undo goes on whatever fails and joins the errors.
+// undo sends the event's opposite, in reverse order, to the hooks that accepted the event. It also
+// reaches a hook that failed during the event and may have left something. It does not reach a hook
+// that refused the event. undo continues after failures and joins the errors.
 func (c *chain) undo(ctx context.Context) error {
 	var errs []error
 	event := undoing[c.req.Event]
@@ -267,8 +268,8 @@ func (c *chain) undo(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// aside returns a chain with what was found out about single jobs, of which nothing that is done to
-// c changes anything.
+// aside returns a copy of the chain with the findings about single jobs. Later changes to c do not
+// affect it.
 func (c *chain) aside() *chain {
 	own := &chain{answers: c.answers}
 	own.merged.out.Jobs = make(map[string]*hostapi.JobUpdate, len(c.merged.out.Jobs))
@@ -280,8 +281,8 @@ func (c *chain) aside() *chain {
 	return own
 }
 
-// failures returns the errors of the hooks that were called, nil when all did their part. A reject
-// is none.
+// failures returns the errors of the hooks that were called, nil when all succeeded. A reject is
+// not an error.
 func (c *chain) failures() error {
 	var errs []error
 	for _, a := range c.answers {

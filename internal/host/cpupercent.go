@@ -9,15 +9,15 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// cpupercent of a job of pbs_mom is how busy the job was since MoM was last told, as MoM's own is
-// (openpbs src/resmom/mom_main.c, calc_cpupercent). Hooks give that of the whole run, since they
-// may be called in between for other reasons.
+// For a job of pbs_mom, cpupercent is how busy the job was since the last report to MoM, as in MoM
+// itself (openpbs src/resmom/mom_main.c, calc_cpupercent). Hooks report the value of the whole run,
+// because they may be called in between for other reasons.
 
-// shortest is the least time of which a share says something.
+// shortest is the shortest time for which a cpu share is meaningful.
 const shortest = time.Second
 
-// cpuPercent replaces cpupercent in what was found out about a job of pbs_mom, if its hook has
-// counted cpu time too. Idempotent.
+// cpuPercent replaces cpupercent in the findings about a job of pbs_mom, if its hook has also
+// counted cpu time. Idempotent.
 func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment) {
 	_, has := u.ResourcesUsed["cpupercent"]
 	if !has || !underPBS(rec) || u.Usage == nil || u.Usage.CPUTSeconds == nil {
@@ -30,13 +30,13 @@ func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment)
 	case ran >= shortest:
 		percent = int(math.Round(100 * max(used, 0) / ran.Seconds()))
 	case last.Elapsed == 0:
-		return // the job is that short
+		return // the job is too short
 	}
 	u.ResourcesUsed["cpupercent"] = strconv.Itoa(percent)
 }
 
-// reported notes that MoM is being told what periodic found out about the job. The update also gets
-// the diagnostics of notices, which MoM does not have yet.
+// reported notes that the findings of periodic about the job are being reported to MoM. The update
+// also gets the diagnostics of notices, which MoM does not have yet.
 func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	u := c.merged.out.Jobs[rec.Job.ID]
 	if u == nil || rec.Phase == jobstate.PhaseExiting || !underPBS(rec) {

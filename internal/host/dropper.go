@@ -12,9 +12,9 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// MoM has a job on its disk a moment after it has accepted begin, usually milliseconds. Other
-// hooks, and a server that sends a script, may make the moment longer. A job that was taken for
-// dropped too early is begun once more by its prologue or launch (beginLate).
+// MoM writes a job to its disk shortly after it has accepted begin, usually within milliseconds.
+// Other hooks, and a server that sends a script, may delay that. If a job is dropped too early, its
+// prologue or launch begins it again (beginLate).
 const (
 	roomAge = time.Second
 	dropAge = 30 * time.Second
@@ -26,10 +26,10 @@ const (
 	notGoingOn = "the pbs_mom that started the job has died, and the next one does not go on with the start"
 )
 
-// dropper ends jobs that pbs_mom has dropped without a word. When a hook behind ours rejects
-// execjob_begin, MoM forgets the job and sends nothing more for it (openpbs
-// src/server/req_quejob.c; src/resmom/mom_comm.c, IM_JOIN_JOB). The job has cpus and memory here
-// still. So MoM is asked whether it has the job (Options.PBSHas), on four occasions:
+// dropper ends jobs that pbs_mom has silently dropped. When a later hook rejects execjob_begin, MoM
+// forgets the job and sends no further event for it (openpbs src/server/req_quejob.c;
+// src/resmom/mom_comm.c, IM_JOIN_JOB). Here, the job still holds cpus and memory. So MoM is asked
+// whether it has the job (Options.PBSHas), on four occasions:
 //
 //	another job begins, too little room       jobs begun roomAge ago without prologue and launch,
 //	                                          that pbs_mom's begun dropAge ago, started or not,
@@ -39,9 +39,10 @@ const (
 //	                                          not name, started or not
 //	dropAge after exechost_startup of one     its jobs begun dropAge ago, started or not
 //
-// The last is for a pbs_mom that was restarted. A sister without option -p then deletes its files
-// of all jobs (openpbs src/resmom/catch_child.c, init_abort_jobs). MoM runs no hook for that, while
-// the jobs' processes live on. The exechost_periodic that MoM sends at once finds the older jobs.
+// The last occasion serves a pbs_mom that was restarted. Without option -p, a sister then deletes
+// its files of all jobs (openpbs src/resmom/catch_child.c, init_abort_jobs). MoM runs no hook for
+// that, and the jobs' processes survive. The exechost_periodic that MoM sends at once finds the
+// older jobs.
 type dropper struct {
 	store *jobstate.Store
 	opt   *Options // PBSHas, PBSStarts, Populated, Processes
@@ -49,15 +50,15 @@ type dropper struct {
 	clock jobstate.Clock
 	turns *queues
 	host  dropping
-	// unstarted has a timer of each job that has begun and not started.
+	// unstarted holds a timer for each job that has begun and not started.
 	unstarted *timers
 }
 
-// dropping is what a dropper needs of the Host.
+// dropping is the part of Host that a dropper needs.
 type dropping interface {
-	// inTurn runs f in the job's turn, beside the caller.
+	// inTurn runs f in the background, in the job's turn.
 	inTurn(purpose, id string, f func(ctx context.Context))
-	// finishLeft ends a job whose turn the caller has.
+	// finishLeft ends a job. The caller holds its turn.
 	finishLeft(ctx context.Context, rec *jobstate.Record, why string) error
 }
 
@@ -67,14 +68,14 @@ func newDropper(h *Host) *dropper {
 	return d
 }
 
-// forget takes the job's timer away.
+// forget removes the job's timer.
 func (d *dropper) forget(id string) { d.unstarted.drop(id) }
 
-// stop takes all timers away for good.
+// stop removes all timers for good.
 func (d *dropper) stop() { d.unstarted.stop() }
 
-// arm sets the timer of a job that has begun and not started, or takes it away. The caller is in
-// the record's update.
+// arm sets the timer of a job that has begun and not started, or removes it. The caller is updating
+// the record.
 func (d *dropper) arm(rec *jobstate.Record) {
 	switch {
 	case d.opt.PBSHas == nil:
@@ -92,7 +93,8 @@ func (d *dropper) dropUnstarted(id string) {
 	})
 }
 
-// dropForRoom ends jobs other than that with the id, for a begin of pbs_mom, and returns how many.
+// dropForRoom makes room for a begin of pbs_mom: it ends dropped jobs, except the one with the id.
+// It returns how many it ended.
 func (d *dropper) dropForRoom(ctx context.Context, id string, from caller) (dropped int) {
 	dropped = d.drop(ctx, notStarted, func(rec *jobstate.Record) bool {
 		return rec.Job.ID != id && d.isUnstarted(rec, roomAge) && d.isLost(rec)
@@ -105,11 +107,11 @@ func (d *dropper) dropForRoom(ctx context.Context, id string, from caller) (drop
 	})
 }
 
-// isStuck reports whether a job was begun by a pbs_mom that is dead, and nobody goes on with its
-// start. The next pbs_mom has such a job and leaves it at that (openpbs src/resmom/catch_child.c,
-// init_abort_jobs). The job stays at substate 41, and a server that is started again gives its cpus
-// to others (src/server/pbsd_init.c, pbsd_init_job). A job that has a process is not stuck, and
-// neither is one of which MoM has a task. A sister cannot tell it of its part.
+// isStuck reports whether a job was begun by a pbs_mom that is dead, and nobody completes its
+// start. The next pbs_mom has such a job and does nothing about it (openpbs
+// src/resmom/catch_child.c, init_abort_jobs). The job stays at substate 41, and a restarted server
+// gives its cpus to others (src/server/pbsd_init.c, pbsd_init_job). A job with a process is not
+// stuck, nor is a job for which MoM has a task. A sister cannot decide this for its part of a job.
 func (d *dropper) isStuck(rec *jobstate.Record, from caller) bool {
 	var none hostapi.ProcessID
 	if d.opt.PBSStarts == nil || d.opt.Populated == nil || from.mom == none || rec.BegunBy == none ||
@@ -131,8 +133,8 @@ func (d *dropper) isStuck(rec *jobstate.Record, from caller) bool {
 	return true
 }
 
-// dropUnlisted ends the jobs of the pbs_mom of that home that it neither lists nor has on its disk.
-// The disk alone decides about a job whose home is not known.
+// dropUnlisted ends the jobs of the pbs_mom with that home if they are neither in its list nor on
+// its disk. For a job whose home is unknown, the disk alone decides.
 func (d *dropper) dropUnlisted(ctx context.Context, listed map[string]*hostapi.Job, home string) {
 	d.drop(ctx, notListed, func(rec *jobstate.Record) bool {
 		_, has := listed[rec.Job.ID]
@@ -140,19 +142,19 @@ func (d *dropper) dropUnlisted(ctx context.Context, listed map[string]*hostapi.J
 	})
 }
 
-// dropForgotten ends the jobs of the pbs_mom of that home that it does not have on its disk.
+// dropForgotten ends the jobs of the pbs_mom with that home that are not on its disk.
 func (d *dropper) dropForgotten(ctx context.Context, home string) {
 	d.drop(ctx, notListed, func(rec *jobstate.Record) bool { return d.ofMoM(rec, home) && d.isLost(rec) })
 }
 
-// ofMoM reports whether the job is one of the pbs_mom of that home and is old enough to be on its
-// disk.
+// ofMoM reports whether the job belongs to the pbs_mom with that home and is old enough to be on
+// its disk.
 func (d *dropper) ofMoM(rec *jobstate.Record, home string) bool {
 	return (rec.MoMHome == home || rec.MoMHome == "") && d.isPBS(rec, dropAge)
 }
 
-// isPBS reports whether the job is one that pbs_mom has begun here, so long ago at least. A job
-// that is ending has ended so long ago: a MoM that is killed between epilogue and end sends no end.
+// isPBS reports whether pbs_mom began the job here, at least age ago. An ending job must have been
+// ending for that long: a MoM that is killed between epilogue and end does not send end.
 func (d *dropper) isPBS(rec *jobstate.Record, age time.Duration) bool {
 	since := rec.Begun
 	if rec.Phase == jobstate.PhaseExiting {
@@ -165,7 +167,7 @@ func (d *dropper) isUnstarted(rec *jobstate.Record, age time.Duration) bool {
 	return rec.Phase == jobstate.PhasePrerun && !rec.Kept && d.isPBS(rec, age)
 }
 
-// isLost reports whether MoM has nothing of the job on its disk.
+// isLost reports whether MoM has no trace of the job on its disk.
 func (d *dropper) isLost(rec *jobstate.Record) bool {
 	if d.opt.PBSHas == nil {
 		return false
@@ -177,8 +179,8 @@ func (d *dropper) isLost(rec *jobstate.Record) bool {
 	return err == nil && !has
 }
 
-// drop ends the jobs that may be dropped, and returns how many that were. A job whose turn somebody
-// has is dropped behind that one, and not counted: its owner may have its turn all the time.
+// drop ends the jobs that may be dropped and returns their number. If another event holds a job's
+// turn, the job is dropped after that event and not counted: its owner may occupy the turn forever.
 func (d *dropper) drop(ctx context.Context, why string, may func(*jobstate.Record) bool) (dropped int) {
 	recs := slices.DeleteFunc(d.store.List(), func(rec *jobstate.Record) bool { return !may(rec) })
 	var mu sync.Mutex
@@ -205,12 +207,12 @@ func (d *dropper) drop(ctx context.Context, why string, may func(*jobstate.Recor
 	return dropped
 }
 
-// dropInTurn waits for the job's turn, beside the caller, and then does dropOne.
+// dropInTurn waits in the background for the job's turn and then calls dropOne.
 func (d *dropper) dropInTurn(id, why string, may func(*jobstate.Record) bool) {
 	d.host.inTurn(why, id, func(ctx context.Context) { d.dropOne(ctx, id, why, may) })
 }
 
-// dropOne ends a job whose turn the caller has, if it may be dropped by then.
+// dropOne ends a job if it may still be dropped. The caller holds its turn.
 func (d *dropper) dropOne(ctx context.Context, id, why string, may func(*jobstate.Record) bool) bool {
 	ctx = context.WithoutCancel(ctx)
 	rec := d.store.Get(id)

@@ -12,27 +12,27 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Handle carries out one event and returns what the hooks made of it. An outcome also says that a
-// hook rejected the event or failed. An error says that the host could not carry it out. KindJob is
-// of a request that makes no sense, KindBusy of a busy job or a closing host. KindNode is of the
+// Handle carries out one event and returns the merged outcome of the hooks. A hook's reject or
+// failure is in the outcome. An error means that the host could not carry out the event. KindJob is
+// for a request that makes no sense, KindBusy for a busy job or a closing host. KindNode is for the
 // node's own files.
 //
-// ctx bounds the wait for the job's turn only. An event that has begun goes on to its end, which
-// its hooks' alarms bound. Half an event is worse than one that nobody waits for.
+// ctx bounds only the wait for the job's turn. Once an event has begun, it runs to its end, within
+// the alarms of its hooks. Half an event is worse than one whose caller has gone.
 func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.Judge(ctx, req)
 	return outcomeOf(v), err
 }
 
-// HandleUser is Handle for a request of a user. The request waits behind all that root, MoM and the
-// host itself have for the job. KindBusy says that too many wait, or that the request has waited
-// too long. A request that has not begun when ctx ends does not begin.
+// HandleUser is Handle for a user's request. The request waits behind everything that root, MoM and
+// the host itself want from the job. KindBusy means that too many requests wait, or that this one
+// has waited too long. If ctx ends before the request begins, it does not begin.
 func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.judge(ctx, req, caller{outside: true, user: true})
 	return outcomeOf(v), err
 }
 
-// Judge is Handle with the hook that an event failed at.
+// Judge is Handle, and also returns the hook at which the event failed.
 func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	return h.judge(ctx, req, caller{outside: true})
 }
@@ -58,8 +58,8 @@ func (h *Host) judge(ctx context.Context, req *hostapi.Request, from caller) (*V
 	return h.judgeJob(context.WithoutCancel(ctx), req, from)
 }
 
-// judgeJob carries out an event of a job whose turn the caller has. Its errors name event and job;
-// none below does.
+// judgeJob carries out an event of a job. The caller holds its turn. Its errors name event and job;
+// those of the functions below do not.
 func (h *Host) judgeJob(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	v, err := h.carryOut(ctx, req, from)
 	if err != nil {
@@ -85,7 +85,7 @@ func (h *Host) dispatch(ctx context.Context, req *hostapi.Request, from caller) 
 	return h.during(ctx, req, from)
 }
 
-// logEvent logs the event, one line; of attaches not more than attachLog lets pass.
+// logEvent logs the event in one line. For attaches, attachLog limits the lines.
 func (h *Host) logEvent(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
 	entry := h.log.WithFields(logrus.Fields{"event": req.Event, "took": took.Round(time.Microsecond).String()})
 	if req.Event == hostapi.EventAttach {
@@ -121,7 +121,7 @@ func (h *Host) logEvent(req *hostapi.Request, v *Verdict, err error, took time.D
 	}
 }
 
-// check returns a copy of the request that the host may change, or what is wrong with it.
+// check returns a copy of the request that the host may change, or an error about the request.
 func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	if _, err := hostapi.ParseEvent(string(req.Event)); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	return &own, nil
 }
 
-// newChain returns the chain of an event of a job; rec may be nil.
+// newChain returns the chain for an event of a job; rec may be nil.
 func (h *Host) newChain(req *hostapi.Request, rec *jobstate.Record) *chain {
 	c := &chain{links: h.links(), req: req, states: cloneStates(rec)}
 	if req.Event == hostapi.EventAttach && rec != nil {
@@ -164,7 +164,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	rec := h.opt.Store.Get(req.Job.ID)
 	var late *Verdict
 	var err, unsure error
-	if rec == nil { // hooks may not have found it yet
+	if rec == nil { // hooks may not have found the job yet
 		unsure = h.findJobs(ctx)
 		rec = h.opt.Store.Get(req.Job.ID)
 	}
@@ -189,14 +189,14 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	}
 	alter(rec, told)
 	req.Job = jobOf(rec, req, h.clock.Now())
-	if req.Event == hostapi.EventPostsuspend { // MoM has suspended the job, whatever becomes of this host
+	if req.Event == hostapi.EventPostsuspend { // MoM has suspended the job, whatever happens here
 		now := h.clock.Now()
 		h.change(func(rec *jobstate.Record) { advance(rec, req, now) }, req.Job.ID)
 	}
 	c := h.newChain(req, rec)
 	v := c.run(ctx)
 	if req.Event == hostapi.EventPreresume {
-		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock is not to run
+		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock must not run
 	}
 	if v.Reject && rec.Phase == jobstate.PhaseSuspended && undoing[req.Event] != "" {
 		if err := c.undo(ctx); err != nil {
@@ -206,7 +206,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	late.passOn(v)
 	now := h.clock.Now()
 	change := func(rec *jobstate.Record) {
-		if !v.Reject || req.Event == hostapi.EventPostsuspend { // that is told of what MoM has done
+		if !v.Reject || req.Event == hostapi.EventPostsuspend { // postsuspend reports what MoM has already done
 			advance(rec, req, now)
 		}
 		alter(rec, told)
@@ -217,8 +217,8 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	return v, nil
 }
 
-// change replaces the jobs' records, where there are any, by what fn makes of them, and sets the
-// timers that they then hold. A record that has no form as JSON stays as it was, and is logged.
+// change applies fn to the records of these jobs, where there are any, and sets their timers
+// accordingly. A record that cannot be encoded as JSON stays unchanged, which is logged.
 func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
 	err := h.opt.Store.Change(ids, func(rec *jobstate.Record) {
 		h.countingKills(rec, fn)
@@ -229,8 +229,8 @@ func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
 	}
 }
 
-// arm sets the timers of the job as its record has them. The caller is in the record's update: of
-// two changes the later counts.
+// arm sets the timers of the job according to its record. The caller is updating the record, so the
+// later of two changes counts.
 func (h *Host) arm(rec *jobstate.Record) {
 	h.dropper.arm(rec)
 	set, now := map[string]alarm{}, h.clock.Now()

@@ -1,16 +1,16 @@
-// Package host carries out the events of jobs. The host calls the registered hooks in order and
-// under their alarms, and makes one outcome of theirs. The job's record has what is to survive a
-// restart. The host also has the clock for hooks that asked to be called again. internal/plugin
+// Package host carries out the events of jobs. It calls the registered hooks in order, under their
+// alarms, and merges their outcomes into one. The job's record holds everything that must survive a
+// restart. The host also keeps the timers of hooks that asked to be called again. internal/plugin
 // runs the hooks' programs.
 //
-// Events of one job are carried out one at a time, jobs in parallel. They keep the order in which
+// Events of one job are carried out one at a time, jobs in parallel. Events keep the order in which
 // they came. Attaches and reports come after all other events; requests of users come last
 // (queue.go).
 //
-// Nothing here runs while nothing happens, but for exechost_periodic.
+// While nothing happens, nothing runs here except exechost_periodic.
 //
-// The host touches no kernel file: cgroups and devices are the hooks' affair. The functions in
-// Options tell it what it has to know of processes.
+// The host touches no kernel files: hooks deal with cgroups and devices. The functions in Options
+// answer its questions about processes.
 package host
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// ErrClosed is what events fail with when the host is closing.
+// ErrClosed is the error of events while the host is closing.
 var ErrClosed = plugin.ErrClosed
 
 // Host carries out events. Its methods may be called at the same time. Each part has its own lock.
@@ -51,9 +51,10 @@ type Host struct {
 	awaited   busy[[2]string] // purpose and job, see inTurn
 }
 
-// Open reads the registry and starts the programs of all enabled hooks in the background. A program
-// that does not start, and a hook's file that cannot be used, fail the events that need the hook,
-// not Open. The jobs in the store are this host's from then on: no other host may use the store.
+// Open reads the registry and starts the programs of all enabled hooks in the background. Open does
+// not fail because a program does not start or a hook's file cannot be used. Instead, the events
+// that need that hook fail. From then on this host owns the jobs in the store: no other host may
+// use it.
 func Open(o Options) (*Host, error) {
 	clock, err := jobstate.NewClock(o.Self.BootID)
 	if err != nil {
@@ -78,8 +79,8 @@ func Open(o Options) (*Host, error) {
 	return h, nil
 }
 
-// AwaitStart waits until each hook's program has started for the first time, or has failed to, but
-// no longer than StartTimeout. Jobs that hooks have found have their records then.
+// AwaitStart waits until the program of each hook has started for the first time or failed to
+// start, at most StartTimeout. By then the jobs that hooks have found have records.
 func (h *Host) AwaitStart(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.opt.StartTimeout)
 	defer cancel()
@@ -88,11 +89,11 @@ func (h *Host) AwaitStart(ctx context.Context) {
 	}
 }
 
-// Reload reads the registry again. Hooks that are gone or changed in program or configuration end
-// after the calls they are in, for which Reload waits until ctx ends. Hooks that are new are
-// started, and changed ones once the program before has ended. The others run on with their new
-// attributes. An event under way goes on with the successors of changed hooks. On an error nothing
-// changes.
+// Reload reads the registry again. Hooks that were removed, or whose program or configuration
+// changed, stop after their current calls; Reload waits for these until ctx ends. New hooks are
+// started. A changed hook is started once its old program has stopped. The others keep running with
+// their new attributes. An event under way continues with the successors of changed hooks. On an
+// error nothing changes.
 func (h *Host) Reload(ctx context.Context) error {
 	wait, err := h.plugins.Reload()
 	if err != nil {
@@ -104,10 +105,10 @@ func (h *Host) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Hooks returns every registered hook and how its program does, in order.
+// Hooks returns every registered hook with the state of its program, in order.
 func (h *Host) Hooks() ([]plugin.Status, error) { return h.plugins.Status() }
 
-// links returns the hooks as they are now, in order.
+// links returns the current hooks, in order.
 func (h *Host) links() []link {
 	var links []link
 	for _, place := range h.plugins.Places() {
@@ -116,9 +117,9 @@ func (h *Host) links() []link {
 	return links
 }
 
-// Close takes no further event, waits for those begun, until ctx is done, and ends the hooks'
-// programs. Jobs live on, and so do their records. After Close no process and no socket of the host
-// is left.
+// Close accepts no more events, waits until ctx is done for those that have begun, and stops the
+// hooks' programs. Jobs live on, and so do their records. After Close, no process and no socket of
+// the host is left.
 func (h *Host) Close(ctx context.Context) error {
 	if !h.work.close() {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// beginsLate reports whether an event of a job without a record begins the job, if its run has not
-// ended here. Two do not:
+// beginsLate reports whether an event of a job without a record begins the job, provided its run
+// has not ended here. There are two exceptions:
 //
-//   - of a job with processes in its cgroup: one that OpenPBS's own hook has made on v1, at the
-//     same place, while the job ran. To begin would take them for what an earlier run has left, and
-//     kill the job.
-//   - of a job that MoM does not have any more, as nobody would end it once more. Its hook may have
-//     waited for this daemon until the job's end was through. Or the server had MoM discard the job
-//     while it was started: MoM's child goes on with prologue and launch (qrerun -W force).
+//   - a job with processes in its cgroup. On v1, OpenPBS's own hook makes that cgroup at the same
+//     place, if the job started before hookhost came. A begin would take these processes for
+//     leftovers of an earlier run and kill the job.
+//   - a job that MoM no longer has, because nobody would ever end it. The hook may have waited for
+//     this daemon until the job had ended. Or the server had MoM discard the job during its start:
+//     MoM's child then continues with prologue and launch (qrerun -W force).
 func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 	if !from.pbs || req.Event != hostapi.EventPrologue && req.Event != hostapi.EventLaunch {
 		return false
@@ -39,9 +39,9 @@ func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 	return has || err != nil
 }
 
-// hasEnded reports whether there is a report of the event's run of the job, or of a later one. MoM
-// deletes its files of a job a moment after the job's end. Its child that starts the job may go on
-// in this moment (qdel -W force). A run that is not counted is taken for none that has ended.
+// hasEnded reports whether there is a report of the event's run of the job, or of a later run. MoM
+// deletes its files of a job a moment after the job's end. In that moment, the child that starts
+// the job may go on (qdel -W force). A run without a count is never taken for one that has ended.
 func (h *Host) hasEnded(ctx context.Context, req *hostapi.Request) bool {
 	if !isCounted(req.Job) {
 		return false
@@ -57,9 +57,9 @@ var errRuns = errors.New("its cgroup has processes")
 
 var errLateGone = errors.New("its record is gone")
 
-// beginLate begins a job of pbs_mom at its prologue or launch, since it has no record. Its begin
-// was never seen here, as when hookhost was installed meanwhile, or it was taken for dropped.
-// Otherwise the job would have to go back to the queue, or run unconfined. The verdict is begin's.
+// beginLate begins a job of pbs_mom that has no record, at its prologue or launch. Its begin was
+// never seen here, because hookhost was installed later, or the job was wrongly dropped. Without
+// this, the job would have to go back to the queue or run unconfined. The verdict is begin's.
 func (h *Host) beginLate(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, *jobstate.Record, error) {
 	id := req.Job.ID
 	job := *req.Job
@@ -70,7 +70,7 @@ func (h *Host) beginLate(ctx context.Context, req *hostapi.Request, from caller)
 	if err != nil || v.Reject {
 		return v, nil, err
 	}
-	maps.DeleteFunc(v.ResourcesUsed, func(name, _ string) bool { // MoM has counted while the job ran without hookhost
+	maps.DeleteFunc(v.ResourcesUsed, func(name, _ string) bool { // MoM counted while the job ran without hookhost
 		_, counted := req.Job.ResourcesUsed[name]
 		return counted
 	})

@@ -18,11 +18,10 @@ import (
 // fallbackLimit bounds Options.Fallback.
 const fallbackLimit = 20 * time.Second
 
-// begin makes the job's record and lets the hooks set it up. The record is there before the first
-// hook is called and until the last one is done. So whatever a hook has made belongs to a job that
-// somebody can find. A begin that is refused before that calls no hook, and undoes nothing. The
-// begin of a MoM that died while its event waited is refused so. Its job would be one more run to
-// report.
+// begin makes the job's record and calls the hooks to set up the job. The record exists from before
+// the first call until after the last one. So anything that a hook has made belongs to a job that
+// can be found. A begin that is refused earlier calls no hook and undoes nothing. This includes the
+// begin of a MoM that died while its event waited, which would only add a run to report.
 func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	id := req.Job.ID
 	req.PBS, req.MoMHome = from.pbs, from.home
@@ -53,7 +52,8 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 			return v, nil
 		}
 		if err != nil {
-			// The job would be nobody's without its record, and what was made for it an orphan.
+			// Without its record the job would belong to nobody, and whatever was made for it would
+			// be orphaned.
 			v.Reject, v.OnReject = true, hostapi.JobActionRerun
 			v.Kind, v.Message = hostapi.KindNode, hostapi.OneLine(err.Error())
 		}
@@ -64,7 +64,7 @@ func (h *Host) begin(ctx context.Context, req *hostapi.Request, from caller) (*V
 	return v, nil
 }
 
-// beginWithRoom is begin, and once more if there is room without jobs that MoM has dropped.
+// beginWithRoom calls begin, and again if ending jobs that MoM has dropped made room.
 func (h *Host) beginWithRoom(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	v, err := h.begin(ctx, req, from)
 	if err != nil || !v.Reject || v.Hook == "" || v.Kind != hostapi.KindBusy || from.gone() != nil {
@@ -76,8 +76,8 @@ func (h *Host) beginWithRoom(ctx context.Context, req *hostapi.Request, from cal
 	return h.begin(ctx, req, from)
 }
 
-// undo takes back a begin that was not accepted. The record stays when something is left of the
-// job: the next begin of the job, periodic or start of a host tries again.
+// undo reverses a begin that was not accepted. The record stays when something is left of the job.
+// The next begin of the job, the next periodic or the next start of a host tries again.
 func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	err := c.undo(ctx)
 	var left error
@@ -92,7 +92,7 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	return errors.Join(err, h.replace(rec))
 }
 
-// forget deletes the job's record and all that the host has of it.
+// forget deletes the job's record and everything else that the host stores about it.
 func (h *Host) forget(id string) error {
 	h.timers.drop(id)
 	h.dropper.forget(id)
@@ -114,12 +114,12 @@ func (h *Host) replace(rec *jobstate.Record) error {
 	})
 }
 
-// finish carries out epilogue, end and abort. The tear-down goes on to the end whatever fails, and
-// joins the errors.
+// finish carries out epilogue, end and abort. The tear-down continues after failures and joins the
+// errors.
 //
-// After a last event the job is settled, unless its hooks failed and so did the host's own removal.
-// Then the record stays as one of a job that is ending. Reconcile ends it once more, at each
-// periodic and at the start of a host.
+// After its last event the job is settled, unless both its hooks and the host's own removal failed.
+// Then the record stays, as that of an ending job. Reconcile ends it again, at each periodic and
+// when a host starts.
 func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 	id, last, began := req.Job.ID, req.Event != hostapi.EventEpilogue, h.clock.Now()
 	told := *req
@@ -174,8 +174,8 @@ func (h *Host) finish(ctx context.Context, req *hostapi.Request) (*Verdict, erro
 	return v, nil
 }
 
-// conclude settles a job after its last event, if nothing is left of it. Else, or when that fails,
-// the record is kept with all that is known by now, to be settled by Reconcile.
+// conclude settles a job after its last event, if nothing is left of it. Otherwise, or if that
+// fails, the record is kept with everything known so far, and Reconcile settles it.
 func (h *Host) conclude(rec *jobstate.Record, e hostapi.Event, clean bool) error {
 	var unsettled error
 	if clean {
@@ -187,9 +187,10 @@ func (h *Host) conclude(rec *jobstate.Record, e hostapi.Event, clean bool) error
 	return errors.Join(unsettled, err)
 }
 
-// compareRuns is less than 0 where a is a run of the job before b, and 0 where it is the same run.
-// PBS counts each start in run_version, which nobody can alter. A PBS without it has run_count
-// alone, and then lets nobody alter that (openpbs src/resmom/mom_hook_func.c, get_hook_results).
+// compareRuns returns less than 0 if a is an earlier run of the job than b, and 0 if it is the same
+// run. PBS counts each start in run_version, which nobody can alter. A PBS without run_version has
+// only run_count, and lets nobody alter that (openpbs src/resmom/mom_hook_func.c,
+// get_hook_results).
 func compareRuns(a, b *hostapi.Job) int {
 	if a.RunVersion > 0 && b.RunVersion > 0 {
 		return cmp.Compare(a.RunVersion, b.RunVersion)
@@ -197,18 +198,18 @@ func compareRuns(a, b *hostapi.Job) int {
 	return cmp.Compare(a.RunCount, b.RunCount)
 }
 
-// isCounted reports whether the job tells which run of it this is.
+// isCounted reports whether the job says which of its runs this is.
 func isCounted(job *hostapi.Job) bool { return job.RunVersion > 0 || job.RunCount > 0 }
 
-// errEarlierRun is of an event that pbs_mom had sent before it began the job anew. The event was
-// read only now, as by a daemon that was stopped. Events of several connections are in no order.
-// Begin has ended that run (standing).
+// errEarlierRun is the error of an event that pbs_mom sent before it began the job again. The event
+// was only read now, for example by a daemon that had been stopped. Events of different connections
+// arrive in no particular order. Begin has already ended that run (standing).
 var errEarlierRun = errors.New("the job has begun again since")
 
-// leaving returns the job's record as it goes into its last phase, and fails with errEarlierRun.
-// pbs_mom sends end once, so a host that dies over it has to find that out: the phase is stored
-// before hooks are called. A MoM of ours asks again. Everything else is stored with what the hooks
-// answer.
+// leaving returns the job's record as it enters its last phase, and fails with errEarlierRun.
+// pbs_mom sends end only once, so a host that dies during it must notice that afterwards. The phase
+// is therefore stored before hooks are called. `hookhost run` sends it again. Everything else is
+// stored with the hooks' answers.
 func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error) {
 	rec := h.opt.Store.Get(req.Job.ID)
 	if rec == nil {
@@ -221,14 +222,14 @@ func (h *Host) leaving(req *hostapi.Request, last bool) (*jobstate.Record, error
 	if last && rec.MoM == nil {
 		h.change(func(r *jobstate.Record) {
 			enterExiting(r, req, last, h.clock.Now())
-			rec = r // with what was told since it was read
+			rec = r // includes updates since it was read
 		}, req.Job.ID)
 	}
 	return rec, nil
 }
 
-// settle writes the job's report and then deletes its record. A report that can be written neither
-// to disk nor to memory keeps the record, and Reconcile tries again.
+// settle writes the job's report and then deletes its record. If the report can be written neither
+// to disk nor to memory, the record stays, and Reconcile tries again.
 func (h *Host) settle(rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		bare := *rec
@@ -246,7 +247,7 @@ func (h *Host) settle(rec *jobstate.Record, e hostapi.Event) error {
 	return h.forget(rec.Job.ID)
 }
 
-// drain moves the reports that wait to disk. A disk that still cannot be written is in the log
+// drain moves waiting reports to disk. If the disk still cannot be written, the log has that
 // already.
 func (h *Host) drain() {
 	moved, err := h.opt.Reports.Drain()

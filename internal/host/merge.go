@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// merger makes one outcome of those of all hooks. Whatever a hook sets it claims:
+// merger combines the outcomes of all hooks into one. A hook claims whatever it sets:
 //
 //   - Hooks claim environment variables that they set or unset, those of attached processes,
 //     resource limits, keys of resources_used, fields of the usage, the join and the walltime
@@ -30,8 +30,8 @@ type merger struct {
 	owner map[string]string // hook by what it claimed
 }
 
-// add merges the outcome of a hook. The error has KindNode and joins all conflicts: two hooks that
-// do not go together are the administrator's to sort out.
+// add merges the outcome of a hook. The error has KindNode and joins all conflicts: an
+// administrator has to resolve the conflict between two hooks.
 func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	var errs []error
 	errs = append(errs, claimEach(m, variable, "", hook, &m.out.SetEnv, o.SetEnv))
@@ -68,7 +68,7 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	return nil
 }
 
-// job merges what a periodic or startup found out about one job.
+// job merges the findings of a periodic or startup about one job.
 func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	into := m.out.Jobs[id]
 	if into == nil {
@@ -87,7 +87,7 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	return errors.Join(errs...)
 }
 
-// The things that hooks claim; the key of one in a map follows it.
+// The things that hooks claim. For an entry of a map, its key follows.
 const (
 	variable       = "environment variable "
 	attachVariable = "attached processes' environment variable "
@@ -95,8 +95,8 @@ const (
 	walltimeLimit  = "walltime_limit"
 )
 
-// claimEach merges a map of which each key is a thing for itself: thing and key name it, and of
-// says of what.
+// claimEach merges a map whose keys are claimed one by one: thing and key name the claim, and of
+// says what it belongs to.
 func claimEach[M ~map[string]V, V comparable](m *merger, thing, of, hook string, into *M, from M) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(from)) {
@@ -110,7 +110,7 @@ func claimEach[M ~map[string]V, V comparable](m *merger, thing, of, hook string,
 	return errors.Join(errs...)
 }
 
-// claimValue merges a value that is set where it is not nil.
+// claimValue merges a value, unless it is nil.
 func claimValue[V comparable](m *merger, thing, hook string, into **V, from *V) error {
 	if from == nil {
 		return nil
@@ -122,7 +122,7 @@ func claimValue[V comparable](m *merger, thing, hook string, into **V, from *V) 
 	return err
 }
 
-// claim gives the thing to the hook, unless another has it and wants something else of it.
+// claim gives the thing to the hook, unless another hook has claimed it with a different value.
 func (m *merger) claim(thing, hook string, same bool) error {
 	if owner, taken := m.owner[thing]; taken && !same {
 		return fmt.Errorf("hooks %s and %s both set %s to different values", owner, hook, thing)
@@ -132,7 +132,7 @@ func (m *merger) claim(thing, hook string, same bool) error {
 	return nil
 }
 
-// usage merges field by field: one hook counts memory, another devices.
+// usage merges field by field: one hook measures memory, another devices.
 func (m *merger) usage(of, hook string, into **hostapi.HostUsage, from *hostapi.HostUsage) error {
 	if from == nil {
 		return nil

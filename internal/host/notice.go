@@ -14,16 +14,16 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Bounds on what notices may put into a job's record.
+// Bounds on what notices may add to a job's record.
 const (
 	maxTold  = 256      // lines, remarks, and resources
 	maxTexts = 64 << 10 // bytes of each kind
 )
 
-// Notice takes over what a hook told about a job. A notice does not wait for the job's turn: an
-// event may have it for as long as its hooks' alarms. The record changes as a whole, in a single
-// update. But a state could be older than what an event is about to bring. So a state counts only
-// if the turn is free. Else the log says that it is dropped.
+// Notice records what a hook reported about a job. It does not wait for the job's turn, which an
+// event may hold as long as its hooks' alarms allow. The record changes in a single update.
+// However, the state in a notice may be older than the state that an event is about to bring. So a
+// state counts only if the turn is free. Otherwise it is dropped and that is logged.
 func (h pluginHost) Notice(hook, id string, u *hostapi.JobUpdate) error {
 	end, ok := h.beginEvent()
 	if !ok {
@@ -46,7 +46,7 @@ func (h pluginHost) Notice(hook, id string, u *hostapi.JobUpdate) error {
 
 var errEnding = hostapi.Errorf(hostapi.KindBusy, "the job is ending, and its last events tell what there is")
 
-// recordNotice returns the lines that were not told before.
+// recordNotice returns the lines that are new.
 func (h *Host) recordNotice(hook, id string, u *hostapi.JobUpdate, turn bool) (fresh []string, err error) {
 	if u.State != nil && !turn {
 		entry := h.log.WithFields(logrus.Fields{"hook": hook, "job": id})
@@ -84,7 +84,7 @@ func (h *Host) recordNotice(hook, id string, u *hostapi.JobUpdate, turn bool) (f
 	return fresh, nil
 }
 
-// full says what in the record would grow beyond all reason if the notice were taken.
+// full returns an error if the notice would make the record unreasonably large.
 func full(rec *jobstate.Record, node string, u *hostapi.JobUpdate) error {
 	for _, part := range []struct {
 		key      string
@@ -118,8 +118,8 @@ func full(rec *jobstate.Record, node string, u *hostapi.JobUpdate) error {
 	return nil
 }
 
-// carryNotices saves what notices have put into the job's record from being replaced by rec, which
-// begin made beside it.
+// carryNotices copies what notices have added to the job's record into rec. Otherwise rec, which
+// begin prepared separately, would overwrite it.
 func carryNotices(rec, now *jobstate.Record, node string) {
 	fold(rec, node, &hostapi.JobUpdate{Usage: now.Hosts[node], Diag: now.Diag[node], Notes: now.Notes})
 	rec.AddLines(now.Told)
@@ -136,8 +136,8 @@ func carryNotices(rec, now *jobstate.Record, node string) {
 	}
 }
 
-// addTold adds what was told between events to the outcome of epilogue: pbs_mom hears of it nowhere
-// else. A MoM of ours writes no line twice.
+// addTold adds what hooks reported between events to the outcome of epilogue: pbs_mom learns of it
+// nowhere else. `hookhost run` writes no line twice.
 func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	lines := slices.Clone(rec.Told)
 	for _, text := range out.JobStderr {

@@ -12,25 +12,25 @@ import (
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
-// Remover removes what a job has in the kernel when the hook that should have is not there to do
-// it.
+// Remover removes what a job has in the kernel when the responsible hook is not available.
 type Remover interface {
-	// RemoveJob kills the job's processes and removes its cgroup. A job that has none is no error.
+	// RemoveJob kills the job's processes and removes its cgroup. If there is none, that is not an
+	// error.
 	RemoveJob(ctx context.Context, id string) error
 }
 
-// Processes knows the processes of this machine.
+// Processes answers questions about this machine's processes.
 type Processes interface {
 	// Alive reports whether the process still runs.
 	Alive(id hostapi.ProcessID) bool
-	// Wait returns nil when the process has ended, ctx's error when that ended first.
+	// Wait returns nil when the process has ended, or ctx's error if ctx ends first.
 	Wait(ctx context.Context, id hostapi.ProcessID) error
 }
 
-// Options is what a Host is made of. All of it is needed but for what says otherwise.
+// Options are the parts of a Host. All are required unless stated otherwise.
 type Options struct {
 	Node      string            // this host as exec_vnode names it
-	Self      hostapi.ProcessID // the process that the Host is in
+	Self      hostapi.ProcessID // the Host's own process
 	Registry  *plugin.Registry
 	Store     *jobstate.Store
 	Reports   *reports.Store
@@ -39,25 +39,25 @@ type Options struct {
 
 	// RuntimeDir is for sockets. No other host may use it.
 	RuntimeDir string
-	// Fallback may be nil: then what a failed hook left is only told.
+	// Fallback may be nil: then what a failed hook left behind is only logged.
 	Fallback Remover
 	// StartTimeout is how long a hook's program may take to start.
 	StartTimeout time.Duration
-	// Populated reports whether there are processes in the job's cgroup, whoever has made that; see
-	// beginsLate. May be nil: then nobody but this host makes any.
+	// Populated reports whether the job's cgroup has processes, no matter who made the cgroup; see
+	// beginsLate. It may be nil if only this host makes cgroups.
 	Populated func(id string) (bool, error)
 	// Observer may be nil.
 	Observer Observer
-	// Ended, if set, is called when a job's record has gone, and must not wait.
+	// Ended, if set, is called when a job's record is gone. It must not wait.
 	Ended func()
-	// SisterUsage returns, at the epilogue of a job of pbs_mom's, what the job has used on each of
-	// its sisters. May be nil: then that is not known.
+	// SisterUsage is called at the epilogue of a job of pbs_mom. It returns what the job has used
+	// on each of its sisters. It may be nil if that is unknown.
 	SisterUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage
-	// PBSHas reports whether the pbs_mom of that home has the job; "" is a home that no event has
-	// told. On an error the job is taken for one that MoM has. May be nil: then nobody knows.
+	// PBSHas reports whether the pbs_mom with that home has the job; "" is a home that no event has
+	// named. On an error MoM is assumed to have the job. PBSHas may be nil if nobody knows.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)
-	// PBSStarts reports whether the job's start may still come to something, where another pbs_mom
-	// than mom has begun it. Either mom, of that home, has started a program of the job, or a child
-	// of an earlier one may be at it. May be nil: then nobody knows.
+	// PBSStarts reports whether the start of a job may still succeed, although another pbs_mom than
+	// mom began it. Either mom, with that home, has started a program of the job, or a child of an
+	// earlier pbs_mom may be doing so. It may be nil if nobody knows.
 	PBSStarts func(job *hostapi.Job, home string, mom hostapi.ProcessID) (bool, error)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// hosted returns the function that makes a hook's JobList: every job that has a record on this
-// machine, whichever host carries it.
+// hosted returns the function that makes a hook's JobList. The list has every job with a record on
+// this machine, whichever host owns it.
 func (h *Host) hosted() func(hook string) map[string]*hostapi.Job {
 	recs := h.opt.Store.List()
 	return func(hook string) map[string]*hostapi.Job { return listOf(recs, hook, h.clock.Now()) }
@@ -28,7 +28,7 @@ func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[strin
 	return list
 }
 
-// judgeHost carries out an exechost_* event that came from outside, with every hook.
+// judgeHost carries out an exechost_* event from outside, with every hook.
 func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller) *Verdict {
 	began := time.Now()
 	switch {
@@ -59,9 +59,9 @@ func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, f
 	return v
 }
 
-// update notes what startup or periodic found out about jobs, each in its turn. Jobs whose turn
-// nobody has are changed at once and together, the others behind their events. An event of one job
-// does not keep MoM from its periodic of all.
+// update records the findings of startup or periodic about jobs, each in its turn. Jobs whose turn
+// is free are changed at once and together, the others after their events. An event of one job does
+// not delay MoM's periodic for all.
 func (h *Host) update(c *chain, from caller) {
 	jobs := make(map[string]bool)
 	for _, a := range c.answers {
@@ -85,9 +85,9 @@ func (h *Host) update(c *chain, from caller) {
 	if len(busy) == 0 {
 		return
 	}
-	later := c.aside() // the caller gets c
+	later := c.aside() // c belongs to the caller
 	for _, rec := range h.opt.Store.GetAll(busy) {
-		note(c)(rec) // for what it does to the answer
+		note(c)(rec) // called for its effect on the answer
 	}
 	h.goBackground(func() {
 		for _, id := range busy {
@@ -96,7 +96,7 @@ func (h *Host) update(c *chain, from caller) {
 	})
 }
 
-// updateInTurn changes the job's record when its turn has come, unless Close comes first.
+// updateInTurn changes the job's record when its turn comes, unless Close comes first.
 func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) {
 	release, err := h.jobs.acquire(h.ctx, id, course)
 	if err != nil {
@@ -109,8 +109,8 @@ func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) {
 // pluginHost is the Host as a plugin.Host.
 type pluginHost struct{ *Host }
 
-// Startup has a program that has started carry out exechost_startup with the jobs that live here. A
-// hook that rejects it is used all the same, as in PBS.
+// Startup calls exechost_startup of a program that has started, with the jobs that live here. As in
+// PBS, a hook that rejects it is used all the same.
 func (h pluginHost) Startup(ctx context.Context, p *plugin.Plugin, fresh *plugin.Candidate) (complaint string) {
 	hook := fresh.Hook()
 	if fresh.Gets(hostapi.EventPeriodic) {
@@ -133,7 +133,7 @@ func (h pluginHost) Startup(ctx context.Context, p *plugin.Plugin, fresh *plugin
 	return v.Message
 }
 
-// logOutcome logs what a hook said at an event of the host's own.
+// logOutcome logs a hook's answer to an event of the host itself.
 func (h *Host) logOutcome(hook string, e hostapi.Event, v *Verdict) {
 	entry := h.log.WithFields(logrus.Fields{"hook": hook, "event": e})
 	if v.Reject {
@@ -144,7 +144,7 @@ func (h *Host) logOutcome(hook string, e hostapi.Event, v *Verdict) {
 	}
 }
 
-// tick calls one hook's periodic, and then looks for jobs whose processes died without a word.
+// tick calls one hook's periodic, and then looks for jobs whose processes died unnoticed.
 func (h *Host) tick(p *plugin.Plugin) {
 	name := p.Hook().Name
 	if h.plugins.Find(name) != p {

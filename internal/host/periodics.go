@@ -8,7 +8,7 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// periodics have a timer for the next exechost_periodic of each hook that gets one.
+// periodics holds the timer of the next exechost_periodic for each hook that handles it.
 type periodics struct {
 	tick func(*plugin.Plugin) // must be quick
 
@@ -22,16 +22,15 @@ type periodic struct {
 	freq  time.Duration
 }
 
-// schedule sets the time of the hook's next periodic: one period from now. A hook that gets none
-// has no timer.
+// schedule sets the time of the hook's next periodic: one period from now. A hook that does not
+// handle it has no timer.
 func (p *periodics) schedule(hook *plugin.Plugin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.set(hook)
 }
 
-// follow schedules the hooks whose period is another one than before, and drops those that are not
-// in the list.
+// follow schedules the hooks whose period has changed, and drops those that are not in the list.
 func (p *periodics) follow(hooks []*plugin.Plugin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +54,7 @@ func (p *periodics) set(hook *plugin.Plugin) {
 	}
 }
 
-// drop takes the timer of a hook away; p.mu is held.
+// drop removes the timer of a hook; p.mu is held.
 func (p *periodics) drop(hook *plugin.Plugin) {
 	if had, is := p.next[hook]; is {
 		had.timer.Stop()
@@ -63,7 +62,7 @@ func (p *periodics) drop(hook *plugin.Plugin) {
 	}
 }
 
-// stop takes all timers away for good.
+// stop removes all timers for good.
 func (p *periodics) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-// Bounds on what users may have wait for one job. A job has as many ranks on a host as the host has
-// cpus, and a launcher attaches them all at once. The time is longer than any hook's alarm of ours.
+// Bounds on users' requests that wait for one job. A job has up to as many ranks on a host as the
+// host has cpus, and a launcher attaches them all at once. The time is longer than the alarm of any
+// hook of hookhost.
 const (
 	maxRequests = 1024
 	requestWait = 2 * time.Minute
 )
 
-// class says who goes first in a job's line.
+// class is the priority of an event in the job's queue.
 type class int
 
 const (
-	// course is what happens to the job: its begin, its end, and all between as MoM, root or the
-	// host itself tells it. The order stays.
+	// course is the job's life: its begin, its end and everything in between, as MoM, root or the
+	// host itself reports it. Its order is kept.
 	course class = iota
-	// inquiry is what root asks for and the course of the job does not depend on: attach, report.
+	// inquiry is what root asks for without changing the course of the job: attach, report.
 	inquiry
-	// request is what a user asks for, within the bounds above.
+	// request is a user's request, within the bounds above.
 	request
 )
 
-// queues gives out one turn at a time for each job: by class, and within a class in the order of
-// the requests. So the end of a job waits for who has the turn, and for no request. A job for which
-// nobody has or wants a turn takes no memory.
+// queues hands out one turn at a time for each job: by class, and within a class in the order of
+// arrival. So the end of a job waits only for the holder of the turn, not for any request. A job
+// whose turn nobody holds or wants takes no memory.
 type queues struct {
 	mu      sync.Mutex
 	waiting map[string][]waiter // a key is there while the turn is taken
@@ -41,9 +42,9 @@ type waiter struct {
 	turn  chan struct{}
 }
 
-// acquire waits for the job's turn and returns the function that ends it. A wait fails when ctx
-// ends first, and at once for a request if too many wait. A turn that is free needs no ctx, but for
-// a request.
+// acquire waits for the job's turn and returns the function that releases it. The wait fails if ctx
+// ends first. A request fails at once if too many wait. If the turn is free, only a request needs a
+// ctx that has not ended.
 func (q *queues) acquire(ctx context.Context, id string, c class) (release func(), err error) {
 	if c == request {
 		var cancel context.CancelFunc
@@ -69,7 +70,7 @@ func (q *queues) acquire(ctx context.Context, id string, c class) (release func(
 	return func() { q.release(id) }, nil
 }
 
-// enter takes the turn, or a place in the line: turn is closed when that has become the turn.
+// enter takes the turn, or a place in the queue: the channel turn is closed when the turn comes.
 func (q *queues) enter(id string, c class) (turn chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,7 +87,7 @@ func (q *queues) enter(id string, c class) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// behind returns how many in the line go before the next one of that class.
+// behind returns how many in the queue go before the next one of that class.
 func behind(line []waiter, c class) int {
 	n := slices.IndexFunc(line, func(w waiter) bool { return w.class > c })
 	if n < 0 {
@@ -95,7 +96,7 @@ func behind(line []waiter, c class) int {
 	return n
 }
 
-// try takes the job's turn if nobody has it; else release is nil.
+// try takes the job's turn if it is free; otherwise release is nil.
 func (q *queues) try(id string) (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +107,7 @@ func (q *queues) try(id string) (release func()) {
 	return func() { q.release(id) }
 }
 
-// tryAll takes the turns of those jobs whose turn nobody has; release ends them all.
+// tryAll takes the turns that are free; release returns them all.
 func (q *queues) tryAll(ids []string) (free, busy []string, release func()) {
 	var releases []func()
 	for _, id := range ids {
@@ -123,7 +124,7 @@ func (q *queues) tryAll(ids []string) (free, busy []string, release func()) {
 	}
 }
 
-// leave gives up a place in the line, or the turn if it came at the same moment.
+// leave gives up a place in the queue, or the turn if it came at the same moment.
 func (q *queues) leave(id string, turn chan struct{}) {
 	q.mu.Lock()
 	line := q.waiting[id]

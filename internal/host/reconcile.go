@@ -20,10 +20,9 @@ const (
 // atOnce bounds how many jobs Reconcile ends at the same time.
 const atOnce = 8
 
-// over reports whether a record is of a job that is to be ended. why is the note that its report
-// gets.
+// over reports whether the record's job has to be ended. why becomes a note in its report.
 func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
-	earlier := rec.Host != h.opt.Self // the daemon before this one
+	earlier := rec.Host != h.opt.Self // the previous daemon
 	_, ending := rec.Timers[endTimer]
 	switch {
 	case ending && earlier:
@@ -38,13 +37,13 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 	return false, ""
 }
 
-// momGone reports whether the process on this host that answers for a job has died.
+// momGone reports whether the process that owns a job on this host has died.
 func (h *Host) momGone(mom *hostapi.ProcessID) bool {
 	return mom != nil && !h.opt.Processes.Alive(*mom)
 }
 
-// adoptRecords makes this host the one of all jobs that live. Open calls it before the first event.
-// A job that is over keeps the name of the daemon before, until Reconcile ends it.
+// adoptRecords makes this host the owner of all live jobs. Open calls it before the first event. A
+// job that is over keeps the name of the previous daemon until Reconcile ends it.
 func (h *Host) adoptRecords() {
 	var ids []string
 	for _, rec := range h.opt.Store.List() {
@@ -61,10 +60,10 @@ func (h *Host) adoptRecords() {
 	}
 }
 
-// Reconcile looks through the records of all jobs on this machine. Jobs end whose MoM has died, and
-// those that a daemon left over their begin or end. Jobs whose end has failed here end once more.
-// Reports that wait are written, if there is room. The start of a host calls Reconcile, and so does
-// each periodic. Errors of single jobs are joined.
+// Reconcile checks the records of all jobs on this machine. It ends jobs whose MoM has died, and
+// jobs during whose begin or end a daemon died. It ends jobs again whose end has failed here. It
+// writes waiting reports if there is room. It runs when a host starts and at each periodic. Errors
+// of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
 	h.drain()
 	var errs []error
@@ -89,7 +88,8 @@ func (h *Host) Reconcile(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endLeft ends a job that is over in its turn, if it still is over then. The reason becomes a note.
+// endLeft waits for the turn of a job that is over, and ends it if it still is. The reason becomes
+// a note.
 func (h *Host) endLeft(ctx context.Context, id string) error {
 	end, ok := h.beginEvent()
 	if !ok {
@@ -115,13 +115,13 @@ func (h *Host) endLeft(ctx context.Context, id string) error {
 	return nil
 }
 
-// finishLeft sends a job's last events in place of its MoM. The caller has the job's turn.
+// finishLeft sends a job's last events in place of its MoM. The caller holds the job's turn.
 func (h *Host) finishLeft(ctx context.Context, rec *jobstate.Record, why string) error {
 	return h.finishRun(ctx, rec, why, rec.PBS)
 }
 
-// finishRun is finishLeft. A job that starts again, as pbs_mom's do, has no report of a start that
-// came to nothing.
+// finishRun is finishLeft, except that again suppresses the report of a start that failed, because
+// the job starts again. The jobs of pbs_mom do.
 func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, again bool) error {
 	id := rec.Job.ID
 	h.log.WithField("job", id).Warn("ending a job: " + why)
@@ -136,7 +136,7 @@ func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, 
 	var errs []error
 	for _, e := range events {
 		job := *rec.Job
-		job.ResourcesUsed = nil // of begin; nobody has measured since
+		job.ResourcesUsed = nil // from begin; nobody has measured since
 		v, err := h.carryOut(ctx, &hostapi.Request{Event: e, Node: h.opt.Node, Job: &job}, caller{})
 		if err == nil && v.Reject {
 			err = errors.New(v.Message)
@@ -148,7 +148,7 @@ func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, 
 	return errors.Join(errs...)
 }
 
-// watchMoM ends the job when the process that answers for it dies.
+// watchMoM ends the job when the process that owns it dies.
 func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 	if mom == nil {
 		return
@@ -162,21 +162,20 @@ func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 			}
 			return
 		}
-		// forget, at the end of the job, ends ctx: nothing below may depend on ctx.
+		// At the job's end, forget cancels ctx, so nothing below may depend on it.
 		if err := h.endLeft(h.ctx, id); err != nil && !errors.Is(err, ErrClosed) {
 			h.log.WithField("job", id).Error(hostapi.OneLine(err.Error()))
 		}
 	})
 }
 
-// momWatch has what ends the watch over the process that answers for a job. The zero value has
-// none.
+// momWatch holds the functions that stop watching the owners of jobs. The zero value has none.
 type momWatch struct {
 	mu    sync.Mutex
 	byJob map[string]context.CancelFunc
 }
 
-// watch returns the context of the job's watch, in place of an earlier one.
+// watch returns the context of the job's watch and replaces an earlier one.
 func (w *momWatch) watch(parent context.Context, job string) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	w.cancel(job)

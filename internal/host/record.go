@@ -15,15 +15,15 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// The functions of this file decide, without doing anything, how an event changes a job's record.
+// The functions of this file decide how an event changes a job's record. They have no other effect.
 
-// endTimer is the key of Record.Timers that says since when execjob_end is being carried out. MoM
-// sends it once and not again to a host that died over it. So whoever finds the record finishes the
-// job. No hook has this name.
+// endTimer is the key of Record.Timers for the time at which execjob_end began. MoM sends end only
+// once, even if the host dies during it. So whoever finds the record finishes the job. No hook has
+// this name.
 const endTimer = ""
 
-// jobOf returns the job of an event as hooks are to see it: as it was at begin, with what events
-// may tell anew. Attach is asked for by users, who are believed nothing.
+// jobOf returns the job of an event as hooks get it: as it was at begin, updated with what later
+// events may change. Attach comes from users and can change nothing.
 func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
@@ -56,7 +56,7 @@ func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hos
 	return &job
 }
 
-// jobInList returns the job as it stands in a JobList for the hook.
+// jobInList returns the job's entry in a JobList for the hook.
 func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
@@ -64,7 +64,7 @@ func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.
 	return &job
 }
 
-// advance moves the record to the phase that the accepted event leads to.
+// advance moves the record to the phase that follows the accepted event.
 func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	switch req.Event {
 	case hostapi.EventBegin:
@@ -72,7 +72,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 	case hostapi.EventPrologue:
 		rec.Kept = rec.PBS
 	case hostapi.EventLaunch, hostapi.EventAttach:
-		// A sister may never see a launch: the first process taken in is the job's start there.
+		// A sister may never see a launch: there, the first attached process is the job's start.
 		if rec.Launched.IsZero() {
 			rec.Launched = now
 		}
@@ -93,12 +93,12 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 		resume(rec, now)
 	case hostapi.EventResize:
 		job := *req.Job
-		job.Phase, job.Elapsed = "", 0 // the record says it
+		job.Phase, job.Elapsed = "", 0 // the record has both
 		rec.Job = &job
 	}
 }
 
-// enterExiting moves the record to its last phase; last says that no event follows.
+// enterExiting moves the record to its last phase; last means that no event follows.
 func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate.Moment) {
 	resume(rec, now)
 	rec.Phase = jobstate.PhaseExiting
@@ -112,8 +112,8 @@ func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now job
 	if req.Job.ExitStatus != nil {
 		rec.ExitStatus = req.Job.ExitStatus
 	}
-	// Hooks overrule what MoM measures itself, as walltime, before and after. A sister's MoM counts
-	// no walltime and tells zero.
+	// Hooks take precedence over MoM's own measurements, such as walltime, before and after. A
+	// sister's MoM does not count walltime and reports zero.
 	for name, value := range req.Job.ResourcesUsed {
 		if _, told := rec.ResourcesUsed[name]; told || name == "walltime" && !req.Job.MotherSuperior {
 			continue
@@ -126,16 +126,16 @@ func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now job
 	if _, begun := rec.Timers[endTimer]; begun {
 		return
 	}
-	rec.Timers = nil // nobody asked to be called for a job that is over
+	rec.Timers = nil // the job is over, so no hook is called for it
 	if last {
 		rec.Timers = map[string]jobstate.Timer{endTimer: {At: now}}
 	}
 }
 
-// walltime returns what counts of the walltime that a MoM told. A MoM of ours leaves out the
-// suspensions that it knows of, and other ones may have come as events from elsewhere. The host's
-// own count is the longest that the job can have run. Not more than its suspensions is taken off,
-// whatever the clock has done.
+// walltime returns the walltime that counts, given the value from a MoM. `hookhost run` leaves out
+// the suspensions that it knows of, but others may have come as events from elsewhere. The job
+// cannot have run longer than the host's own count. No more than its suspensions is subtracted,
+// whatever the clock did.
 func walltime(rec *jobstate.Record, told string) string {
 	d, err := pbs.ParseDuration(told)
 	if err != nil || rec.Launched.IsZero() {
@@ -151,14 +151,14 @@ func walltime(rec *jobstate.Record, told string) string {
 	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))
 }
 
-// rounding is how far the counts of pbs_mom and of the host may be apart. pbs_mom counts whole
-// seconds, begins after the launch and stops before the epilogue.
+// rounding is the allowed difference between the counts of pbs_mom and of the host. pbs_mom counts
+// whole seconds, begins after the launch and stops before the epilogue.
 const rounding = 3 * time.Second
 
-// walltimeOfPBS returns pbs_mom's count where the host's agrees, else the host's. A pbs_mom that
-// was restarted lacks the time from its last job_save, or has suspensions in its count (openpbs
-// src/resmom/mom_walltime.c, recover_walltime). $wallmult makes the count another one as well. The
-// host's count of a job whose record was lost is too short.
+// walltimeOfPBS returns pbs_mom's count if the host's agrees, else the host's. After a restart,
+// pbs_mom's count lacks the time since its last job_save, or includes suspensions (openpbs
+// src/resmom/mom_walltime.c, recover_walltime). $wallmult also changes that count. The host's count
+// is too short for a job whose record was lost.
 func walltimeOfPBS(rec *jobstate.Record, told, counted time.Duration) string {
 	if (counted-told).Abs() <= rounding || slices.Contains(rec.Notes, lostRecord) {
 		return pbs.FormatDuration(told)
@@ -168,7 +168,7 @@ func walltimeOfPBS(rec *jobstate.Record, told, counted time.Duration) string {
 	return pbs.FormatDuration(counted)
 }
 
-// resume ends a suspension. Time before the first launch counts for nothing.
+// resume ends a suspension. Time before the first launch does not count.
 func resume(rec *jobstate.Record, now jobstate.Moment) {
 	if rec.Phase != jobstate.PhaseSuspended {
 		return
@@ -185,7 +185,7 @@ func resume(rec *jobstate.Record, now jobstate.Moment) {
 	rec.SuspendedAt = jobstate.Moment{}
 }
 
-// recordAnswers notes what the hooks answered to an event of the job.
+// recordAnswers records the hooks' answers to an event of the job.
 func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	for _, a := range c.answers {
 		if a.out.State != nil {
@@ -210,11 +210,11 @@ func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 	fold(rec, node, u)
 }
 
-// recordUpdates notes what startup or periodic found out about the job. If an event has changed a
-// hook's state since the hook got it, that event decides about state, timer and limit too.
+// recordUpdates records the findings of startup or periodic about the job. If an event has changed
+// a hook's state since the hook got it, that event also decides about state, timer and limit.
 func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	if rec.Phase == jobstate.PhaseExiting {
-		return // what epilogue has told is newer
+		return // what epilogue reported is newer
 	}
 	id := rec.Job.ID
 	limit := rec.WalltimeLimit
@@ -227,7 +227,7 @@ func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 			put(&rec.HookState, a.hook, u.State)
 		}
 		if _, set := rec.AttachEnv[a.hook]; !set && u.AttachEnv != nil {
-			// A value that is set comes from begin or a resize, perhaps since the hook was asked.
+			// An existing value comes from begin or a resize, perhaps after the hook was asked.
 			put(&rec.AttachEnv, a.hook, u.AttachEnv)
 		}
 		if u.WalltimeLimit != nil {
@@ -243,7 +243,7 @@ func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 	rec.WalltimeLimit = limitOf(limit)
 }
 
-// limitOf is what a record keeps of a limit that a hook told: nil where nothing limits the job.
+// limitOf returns the limit to record for one that a hook reported: nil if nothing limits the job.
 func limitOf(told *time.Duration) *time.Duration {
 	if told == nil || *told == 0 {
 		return nil
@@ -251,8 +251,8 @@ func limitOf(told *time.Duration) *time.Duration {
 	return told
 }
 
-// callAt notes when a hook asked to be called for the job, if it did. An earlier wish of the hook
-// counts no more.
+// callAt records when a hook asked to be called for the job, if it did. This replaces an earlier
+// request of the hook.
 func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, now jobstate.Moment) {
 	switch {
 	case again > 0:

@@ -9,12 +9,12 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// lostRecord is the note in the report of a job whose record was made anew.
+// lostRecord is the note in the report of a job whose record was restored.
 const lostRecord = "the record of this job was lost and made anew from its cgroup: its time counts from then"
 
-// recoverJobs makes records of the jobs that a hook has found at its startup and the host does not
+// recoverJobs makes records of the jobs that a hook found at its startup and the host does not
 // list. No event has reached the hook's program yet, so none of these jobs can end meanwhile. How
-// long such a job ran and was suspended before is lost.
+// long such a job had run or been suspended before is lost.
 func (h *Host) recoverJobs(c *chain) {
 	for _, a := range c.answers {
 		for id, u := range a.out.Jobs {
@@ -25,8 +25,8 @@ func (h *Host) recoverJobs(c *chain) {
 	}
 }
 
-// findJobs returns when all hooks run that find jobs at their startup. The jobs without a record
-// have one then. On an error a hook does not run, and there may be more.
+// findJobs returns once all hooks run that find jobs at their startup. By then the jobs that had no
+// record have one. On an error a hook does not run, and there may be more jobs.
 func (h *Host) findJobs(ctx context.Context) error {
 	var errs []error
 	for _, p := range h.plugins.List() {
@@ -50,7 +50,7 @@ func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 	}
 	entry := h.log.WithField("job", id)
 	err := h.opt.Store.Update(id, func(there *jobstate.Record) (*jobstate.Record, error) {
-		if there != nil { // it begins at this moment
+		if there != nil { // its begin is under way
 			made = nil
 			return there, nil
 		}
@@ -66,17 +66,16 @@ func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 	}
 	entry.Warn("the job's record was lost and is made anew from the job's cgroup")
 	h.watchMoM(id, made.MoM)
-	h.goBackground(func() { // its timers are the hooks' to set
+	h.goBackground(func() { // hooks set its timers
 		if err := h.Refresh(h.ctx, id); err != nil && h.ctx.Err() == nil {
 			entry.Errorf("ask hooks about a record made anew: %v", err)
 		}
 	})
 }
 
-// align has hooks freeze or thaw jobs that the kernel holds, or does not hold, unlike what their
-// records say. A crash in the middle of a suspension, a resumption or a moment's freeze leaves
-// that. The record is right: a postsuspend changes it before hooks are called, and a preresume
-// after them.
+// align makes hooks freeze or thaw jobs whose state in the kernel differs from their records. This
+// happens after a crash in the middle of a suspension, a resumption or a short freeze. The record
+// is right: a postsuspend changes it before hooks are called, and a preresume after them.
 func (h *Host) align(c *chain) {
 	for _, a := range c.answers {
 		for id, u := range a.out.Jobs {
@@ -110,19 +109,18 @@ func (h *Host) alignJob(hook, id string, frozen bool) {
 	h.change(func(rec *jobstate.Record) { recordAnswers(rec, h.opt.Node, c, h.clock.Now()) }, id)
 }
 
-// unknown answers an event of a job that has no record. Its begin was never seen here, as when
-// hookhost was installed while the job ran, or the records were lost.
+// unknown answers an event of a job that has no record. Its begin was never seen here: hookhost was
+// installed while the job ran, or the records were lost.
 //
-//   - prologue, launch: an error that sends the job back to the queue. To start it would start it
-//     unconfined. pbs_mom's begin the job first (beginLate).
+//   - prologue, launch: an error that sends the job back to the queue, because it would start
+//     unconfined. Jobs of pbs_mom are begun first (beginLate).
 //   - attach, resize: an error; there is nothing to attach to.
-//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that has to be
-//     killed, or stopped, or went on before hookhost came is nothing to hold up. A preresume is
-//     rejected where a hook could not say of which jobs it knows. The job may be frozen, and nobody
-//     would thaw it.
+//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that was stopped,
+//     resumed or has to be killed before hookhost came must not be held up. A preresume is rejected
+//     if a hook could not report its jobs: the job may be frozen, and nobody would thaw it.
 //
-// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent and
-// what they find is to go (finish).
+// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent, and
+// anything that they find has to go (finish).
 func unknown(req *hostapi.Request, unsure error) (*Verdict, error) {
 	if unsure != nil && req.Event == hostapi.EventPreresume {
 		return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{

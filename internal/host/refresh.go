@@ -7,9 +7,9 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Refresh has every hook tell what a live job has used by now. Its record, and a report made from
-// it, is then not as old as the last periodic. ctx bounds the wait for the turn only, as with
-// Handle. A job that does not live, or is ending, is left as it is.
+// Refresh makes every hook report what a live job has used so far. Its record, and a report made
+// from it, is then more recent than the last periodic. As with Handle, ctx bounds only the wait for
+// the turn. A job that is not live, or is ending, stays unchanged.
 func (h *Host) Refresh(ctx context.Context, id string) error { return h.refresh(ctx, id, inquiry) }
 
 // RefreshForUser is Refresh with the bounds of HandleUser.

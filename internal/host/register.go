@@ -13,8 +13,8 @@ import (
 // leftBehind is the note about an earlier run in its report.
 const leftBehind = "a run that was never ended was found when the job began again"
 
-// register puts the record of a job that begins in place. The decision of standing about a record
-// that is there already holds in the same update. An earlier run is ended first.
+// register stores the record of a job that begins. If a record already exists, standing decides in
+// the same update. An earlier run is ended first.
 func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
 	var ended, started bool
 	var ending error
@@ -34,7 +34,7 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 			case !over:
 				return rec, nil
 			}
-			// To be ended whatever happens to this host or this event.
+			// It has to be ended, whatever happens to this host or this event.
 			left, started = there, there.Phase != jobstate.PhasePrerun
 			enterExiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
@@ -55,14 +55,14 @@ func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate
 
 var errStays = errors.New("its record is still there")
 
-// standing decides about a record that begin finds under the job's id: over when that run is to be
-// ended first. The error has KindBusy and says that the job runs.
+// standing decides about a record that begin finds under the job's id. over means that the earlier
+// run has to be ended first. The error has KindBusy and says that the job is running.
 //
 //	Reconcile would end it                     over
 //	exiting                                    over
 //	another MoM's                              busy
-//	another run_version                        over: PBS knows nothing of that run any more
-//	same run, prerun                           begin once more; hooks are idempotent
+//	another run_version                        over: PBS no longer knows that run
+//	same run, prerun                           begin again; hooks are idempotent
 //	same run, running or suspended             busy
 func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
 	left, _ := h.over(rec)

@@ -10,16 +10,16 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// SisterUsage is what a job has used on one of its sisters, or why that is not known.
+// SisterUsage is what a job has used on one of its sisters, or the reason why that is unknown.
 type SisterUsage struct {
 	Usage *hostapi.HostUsage
 	Err   error
 }
 
-// errLater is why the use on a sister is missing from the report of a live job.
+// errLater explains why the usage of a sister is missing from the report of a live job.
 var errLater = errors.New("pbs_mom tells when the job ends")
 
-// sisterUsage asks what the job has used on its sisters.
+// sisterUsage returns what the job has used on its sisters.
 func (h *Host) sisterUsage(rec *jobstate.Record) map[string]SisterUsage {
 	hosts := sistersOf(rec, h.opt.Node)
 	if h.opt.SisterUsage == nil || len(hosts) == 0 {
@@ -28,8 +28,8 @@ func (h *Host) sisterUsage(rec *jobstate.Record) map[string]SisterUsage {
 	return h.opt.SisterUsage(rec, hosts)
 }
 
-// noteSisters notes in the record of a job what it has used on its sisters. A sister that is not in
-// told is missing: its MoM tells at the end of the job.
+// noteSisters records what a job has used on its sisters. A sister that is not in told is missing:
+// its MoM reports at the end of the job.
 func noteSisters(rec *jobstate.Record, node string, told map[string]SisterUsage) {
 	for _, host := range sistersOf(rec, node) {
 		u, is := told[host]
@@ -45,8 +45,8 @@ func noteSisters(rec *jobstate.Record, node string, told map[string]SisterUsage)
 	}
 }
 
-// sistersOf returns the other hosts of a job of pbs_mom's, in the order of its exec_vnode. There
-// are none unless this host's MoM is the mother superior.
+// sistersOf returns the other hosts of a job of pbs_mom, in the order of its exec_vnode. It returns
+// none unless this host's MoM is the mother superior.
 func sistersOf(rec *jobstate.Record, node string) []string {
 	if !underPBS(rec) || !rec.Job.MotherSuperior {
 		return nil

@@ -7,19 +7,18 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// A pbs_mom runs exechost_startup when it starts and on SIGHUP, and at no other time. A MoM that
-// gets the hook while it runs begins with exechost_periodic. Then the server is never told what
-// this host has.
+// A pbs_mom runs exechost_startup only when it starts and on SIGHUP. A MoM that gets the hook while
+// it runs begins with exechost_periodic. Then the server would never learn what this host has.
 //
-// MoM itself knows whether the server was told. Once the server has confirmed what a hook says of
+// MoM itself knows whether the server was told. Once the server has confirmed a hook's report about
 // vnodes, MoM has it in the vnode_list of its events (openpbs src/resmom/mom_server.c,
-// IS_HOOK_ACTION_ACK). The event that brought it makes no difference to the server
+// IS_HOOK_ACTION_ACK). The server does not care which event brought the report
 // (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
 
-// startUpLate adds to the verdict of an exechost_periodic of a pbs_mom what its exechost_startup
-// would have told of resources and sharing. The condition is that the event's vnode_list lacks such
-// a resource. Each MoM is looked at once, unless its exechost_startup has come. Later changes at
-// the server are the administrator's.
+// startUpLate adds resources and sharing, which exechost_startup would have reported, to the
+// verdict of an exechost_periodic of a pbs_mom. It does so if the event's vnode_list lacks such a
+// resource. Each MoM is checked once, unless its exechost_startup has come. Later changes at the
+// server are the administrator's.
 func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from caller, v *Verdict) {
 	if h.started.has(from.home) {
 		return
@@ -53,7 +52,7 @@ func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from calle
 	}
 }
 
-// lacks reports whether known has not all resources of told.
+// lacks reports whether known lacks any resource of told.
 func lacks(known, told map[string]*hostapi.Vnode) bool {
 	for name, v := range told {
 		for r := range v.ResourcesAvailable {
@@ -69,8 +68,8 @@ func lacks(known, told map[string]*hostapi.Vnode) bool {
 	return false
 }
 
-// startedMoMs are the homes of those pbs_moms whose exechost_startup has come, or was seen to. The
-// zero value has none.
+// startedMoMs holds the homes of those pbs_moms whose exechost_startup has come or was replaced.
+// The zero value is empty.
 type startedMoMs struct {
 	mu    sync.Mutex
 	homes map[string]bool

@@ -12,34 +12,34 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Bounds on what strays cost.
+// Bounds on the cost of strays.
 const (
 	maxStrayNotes  = 64
 	maxComm        = 64 // bytes of a process's name in a note
 	moreStrayNotes = "what became of more processes outside of the job is in the log"
 )
 
-// strayNotes are how the notes begin that adoption makes.
+// strayNotes are the beginnings of the notes about adoption.
 var strayNotes = []string{"adopted pid ", "did not adopt pid "}
 
-// adopter takes in processes that hooks have found outside of their jobs.
+// adopter attaches processes that hooks have found outside of their jobs.
 type adopter struct {
 	opt   *Options
 	host  adopting
 	lines *attachLog
 	jobs  busy[string]
-	taken *atomic.Int64 // counts those that were taken in
+	taken *atomic.Int64 // counts attached processes
 }
 
-// adopting is what an adopter needs of the Host.
+// adopting is the part of Host that an adopter needs.
 type adopting interface {
 	Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error)
 	change(fn func(*jobstate.Record), ids ...string)
 	goBackground(f func())
 }
 
-// adopt takes in what the answers name, behind the event: each process by an execjob_attach, in its
-// job's turn. A job of which others are being taken in is left to the next scan.
+// adopt attaches the processes that the answers name, after the event. Each gets an execjob_attach,
+// in its job's turn. A job for which this is already under way is left to the next scan.
 func (a *adopter) adopt(ctx context.Context, c *chain) {
 	strays := map[string][]hostapi.Stray{}
 	for _, answer := range c.answers {
@@ -74,7 +74,7 @@ func (a *adopter) adoptAll(ctx context.Context, id string, strays []hostapi.Stra
 	}
 }
 
-// adoptOne takes in one process, and leaves a note.
+// adoptOne attaches one process and leaves a note.
 func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.Stray) {
 	id := rec.Job.ID
 	name := fmt.Sprintf("pid %d (%s)", s.Process.PID, hostapi.Printable(s.Comm[:min(len(s.Comm), maxComm)]))
@@ -97,8 +97,8 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 	a.host.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)
 }
 
-// attach is what an attach from outside is. The hooks get a number, which was the right one if the
-// process has it still.
+// attach does the same as an attach from outside. The hooks get a pid, which was right if the
+// process still has it afterwards.
 func (a *adopter) attach(ctx context.Context, job *hostapi.Job, s hostapi.Stray) error {
 	v, err := a.host.Judge(ctx, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: s.Process.PID})
 	switch {
@@ -114,7 +114,7 @@ func (a *adopter) attach(ctx context.Context, job *hostapi.Job, s hostapi.Stray)
 	return nil
 }
 
-// noteStray keeps a note about a stray, as long as there are not too many.
+// noteStray adds a note about a stray, as long as there are not too many.
 func noteStray(rec *jobstate.Record, note string) {
 	about := func(note string) bool {
 		return slices.ContainsFunc(strayNotes, func(begin string) bool { return strings.HasPrefix(note, begin) })

@@ -8,17 +8,17 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// alterable are the resources that qalter changes of a running job without an event for it. The
-// server tells the mother superior, whose later events have the new value (openpbs
-// src/server/req_modify.c). Others belong to execjob_resize.
+// alterable are the resources of a running job that qalter changes without an event. The server
+// tells the mother superior, whose later events carry the new value (openpbs
+// src/server/req_modify.c). Other resources belong to execjob_resize.
 var alterable = []string{"walltime", "soft_walltime", "min_walltime", "max_walltime", "cput"}
 
-// alters reports whether an event of a job says what the job asks for by now. Attach is asked for
-// by users, and resize says what the job is to have if nobody refuses.
+// alters reports whether an event carries the job's current request. Attach comes from users, and
+// resize carries what the job will have if no hook refuses.
 func alters(e hostapi.Event) bool { return e != hostapi.EventAttach && e != hostapi.EventResize }
 
-// alter takes over what an event of pbs_mom says of the job's limits of time; false when that is
-// nothing new. The map is replaced, not changed: requests that are under way share it.
+// alter records the time limits in an event of pbs_mom; it returns false if nothing is new. The map
+// is replaced, not changed, because requests under way share it.
 func alter(rec *jobstate.Record, told *hostapi.Job) bool {
 	if rec.MoM != nil || told == nil || len(told.ResourceList) == 0 || !rec.Job.MotherSuperior {
 		return false
@@ -40,7 +40,7 @@ func alter(rec *jobstate.Record, told *hostapi.Job) bool {
 	return true
 }
 
-// alterAll does so with the jobs of an exechost event's own list.
+// alterAll does so for each job in the list of an exechost event.
 func (h *Host) alterAll(told map[string]*hostapi.Job) {
 	var ids []string
 	for _, rec := range h.opt.Store.GetAll(slices.Sorted(maps.Keys(told))) {

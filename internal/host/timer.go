@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// timers call ring at the time of each timer that a hook has for a job. ring must be quick. Each
-// is a timer of the Go runtime, which costs no wake-up before its time.
+// timers calls ring when the timer of a hook for a job is due. ring must be quick. Each one is a
+// timer of the Go runtime, which causes no wake-up before its time.
 //
-// They go by Go's monotonic clock, which nobody sets: see jobstate.Clock.
+// They use Go's monotonic clock, which nobody can set: see jobstate.Clock.
 type timers struct {
 	ring func(hook, job string)
 
@@ -27,8 +27,7 @@ func newTimers(ring func(hook, job string)) *timers {
 	return &timers{ring: ring, byJob: make(map[string]map[string]*alarm)}
 }
 
-// replace sets the job's timers, by hook, in place of those that it had. A timer that is due
-// already rings at once.
+// replace replaces the job's timers, by hook. A timer that is already due rings at once.
 func (c *timers) replace(job string, set map[string]alarm) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +50,7 @@ func (c *timers) replace(job string, set map[string]alarm) {
 	}
 }
 
-// due rings for the alarm, unless another has taken its place.
+// due rings for the alarm, unless another has replaced it.
 func (c *timers) due(job, hook string, a *alarm) {
 	c.mu.Lock()
 	is := c.byJob[job][hook] == a
@@ -79,7 +78,7 @@ func (c *timers) stop() {
 	}
 }
 
-// remove takes one timer away; c.mu is held.
+// remove removes one timer; c.mu is held.
 func (c *timers) remove(job, hook string) {
 	hooks := c.byJob[job]
 	hooks[hook].runtime.Stop()

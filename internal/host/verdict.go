@@ -6,12 +6,12 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Verdict is what all hooks together made of an event, and which of them it is to be logged with.
+// Verdict is the merged answer of all hooks to an event, with the hook to name in the log.
 type Verdict struct {
 	*hostapi.Outcome
 
-	// Hook is the first hook that rejected the event or failed, and Kind its error's; "" for a
-	// plain reject.
+	// Hook is the first hook that rejected the event or failed. Kind is the kind of its error; ""
+	// for a plain reject.
 	Hook string
 	Kind hostapi.Kind
 }
@@ -24,12 +24,12 @@ func outcomeOf(v *Verdict) *hostapi.Outcome {
 	return v.Outcome
 }
 
-// heldText ends the message of a verdict that holds the job, as in pbs_cgroups (main's except
-// clauses): what people look for in mom_logs.
+// heldText ends the message of a verdict that holds the job. It is the text of pbs_cgroups (main's
+// except clauses), which people search for in mom_logs.
 const heldText = " (system hold set)"
 
-// Add adds to the message of the verdict, as far as a line may have. A hook may pass on what a user
-// has chosen, and the log, MoM and the job get it.
+// Add adds to the message of the verdict, up to the length that a line may have. A hook may pass on
+// text that a user has chosen, and it reaches the log, MoM and the job.
 func (v *Verdict) Add(text string) {
 	text = strings.TrimSuffix(hostapi.OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
 	v.Message = hostapi.Clip(text, hostapi.MaxLine)
@@ -38,8 +38,7 @@ func (v *Verdict) Add(text string) {
 	}
 }
 
-// passOn adds what a late begin told of the job's use to the verdict of the event that has caused
-// it.
+// passOn adds the usage that a late begin reported to the verdict of the event that caused it.
 func (v *Verdict) passOn(to *Verdict) {
 	if v == nil {
 		return

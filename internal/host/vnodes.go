@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// vnodes merges what a hook has to say of vnodes: each resource, sharing, state and comment of each
-// vnode is claimed by itself.
+// vnodes merges what a hook reports about vnodes. Of each vnode, each resource, sharing, state and
+// comment is a separate claim.
 func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(from)) {
@@ -33,7 +33,7 @@ func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 	return errors.Join(errs...)
 }
 
-// text merges a text that is set where it is not "".
+// text merges a text, unless it is "".
 func (m *merger) text(thing, hook string, into *string, from string) error {
 	if from == "" {
 		return nil
@@ -45,8 +45,8 @@ func (m *merger) text(thing, hook string, into *string, from string) error {
 	return err
 }
 
-// foreignVnodes takes vnodes of other hosts out of a hook's outcome, and is an error that names
-// them: PBS takes a host's word for its own vnodes only.
+// foreignVnodes removes vnodes of other hosts from a hook's outcome and returns an error that names
+// them: PBS believes a host only about its own vnodes.
 func foreignVnodes(req *hostapi.Request, out *hostapi.Outcome) error {
 	var foreign []string
 	for name := range out.Vnodes {
@@ -67,8 +67,8 @@ func foreignVnodes(req *hostapi.Request, out *hostapi.Outcome) error {
 		strings.Join(foreign, ", "))
 }
 
-// isOwnVnode reports whether a vnode is this host's. These are its natural one, those that host[n]
-// names, and any that PBS itself lists for this host.
+// isOwnVnode reports whether a vnode is this host's. These are its natural vnode, those named
+// host[n], and any that PBS itself lists for this host.
 func isOwnVnode(req *hostapi.Request, name string) bool {
 	if _, listed := req.VnodeList[name]; listed {
 		return true

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// work counts what goes on in a host, for Close to wait for. Its zero value is open.
+// work counts the tasks of a host, so that Close can wait for them. Its zero value is open.
 type work struct {
 	mu     sync.RWMutex
 	closed bool
@@ -14,13 +14,13 @@ type work struct {
 	background sync.WaitGroup
 }
 
-// beginEvent counts an event in, and end counts it out. The result is false when the host is
+// beginEvent counts an event as begun, and end counts it as over. ok is false when the host is
 // closing.
 func (w *work) beginEvent() (end func(), ok bool) {
 	return w.events.Done, w.enter(&w.events)
 }
 
-// goBackground runs f beside the caller, unless the host is closing. f ends with the host's
+// goBackground runs f in the background, unless the host is closing. f must end with the host's
 // context.
 func (w *work) goBackground(f func()) {
 	if w.enter(&w.background) {
@@ -37,7 +37,7 @@ func (w *work) enter(group *sync.WaitGroup) bool {
 	return !w.closed
 }
 
-// close has nothing more begin. A second call returns false.
+// close prevents new tasks. A second call returns false.
 func (w *work) close() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,13 +56,13 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) {
 	}
 }
 
-// busy is a set of keys of which each is at work once at a time. Its zero value is empty.
+// busy is a set of keys, each of which works on one thing at a time. Its zero value is empty.
 type busy[K comparable] struct {
 	mu   sync.Mutex
 	keys map[K]bool
 }
 
-// begin returns false when the key is at work.
+// begin returns false if the key is already busy.
 func (b *busy[K]) begin(key K) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
