@@ -12,12 +12,13 @@ import (
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// cgroups are what jobs have in the kernel.
+// cgroups accesses the cgroups of jobs.
 type cgroups struct {
 	tree *cgroup.Tree
 }
 
-// detect opens the cgroup tree as the cgroup hook does (hooks/cgroup/parent.go), which prepares it.
+// detect opens the cgroup tree in the same way as the cgroup hook (hooks/cgroup/parent.go), which
+// prepares it.
 func detect(cfg *config.File) (*cgroup.Tree, error) {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -51,7 +52,7 @@ func (c cgroups) RemoveJob(ctx context.Context, id string) error {
 	return nil
 }
 
-// populated reports whether there are processes in a job's cgroup, whoever has made the cgroup.
+// populated reports whether a job's cgroup has processes, no matter who made the cgroup.
 func (c cgroups) populated(id string) (bool, error) {
 	job, err := c.tree.Job(id)
 	if err != nil {

@@ -20,32 +20,32 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// configuration is the one in force, and changes it.
+// configuration holds the configuration in force and changes it.
 type configuration struct {
 	paths    Paths
 	node     string
 	log      *logrus.Entry
 	registry *plugin.Registry
 	host     *host.Host
-	changed  func() // is called with each configuration that was put in force
+	changed  func() // called with each configuration that was put in force
 
 	file     atomic.Pointer[config.File]
 	sent     sent
-	mu       sync.Mutex // over a change of file, and over registry
-	learning sync.Mutex // over the vntype
+	mu       sync.Mutex // protects a change of file, and registry
+	learning sync.Mutex // protects the vntype
 }
 
 // read reads the configuration files.
 func (c *configuration) read() (settings.Settings, error) { return c.paths.Source().Read(c.paths.Must) }
 
-// reportBounds are those of the configuration in force.
+// reportBounds returns the bounds in the configuration in force.
 func (c *configuration) reportBounds() reports.Bounds {
 	r := c.file.Load().Reports
 	return reports.Bounds{Age: time.Duration(r.Keep), Size: int64(r.KeepSize)}
 }
 
-// Reload reads the configuration and the registered hooks again. On an error everything stays as
-// it is.
+// Reload reads the configuration and the registered hooks again. On an error everything stays as it
+// is.
 func (c *configuration) Reload(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +57,8 @@ func (c *configuration) Reload(ctx context.Context) error {
 	return err
 }
 
-// resolve resolves the conditions of the configuration in force once more. A change of the file
-// waits for a reload: somebody may be writing the file just now.
+// resolve evaluates the conditions of the configuration in force again. A changed file waits for a
+// reload, because it may just be being written.
 func (c *configuration) resolve(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,11 +95,11 @@ func (c *configuration) apply(ctx context.Context, file *config.File) error {
 	return nil
 }
 
-// restartOnly are settings that a running host does not take over: live jobs are where they are.
+// restartOnly lists the settings that a reload cannot change, because live jobs depend on them.
 var restartOnly = []string{"cgroup.prefix", "cgroup.mount", "host.start_timeout", "host.allow_unsafe_hooks"}
 
 // waiting returns the settings of a configuration that are not in force, and those of them that
-// only a restart takes over.
+// need a restart.
 func (c *configuration) waiting(file *config.File) (all, restart []config.Change, err error) {
 	all, err = config.Changes(c.file.Load(), file)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *configuration) waiting(file *config.File) (all, restart []config.Change
 	if err != nil {
 		return nil, nil, err
 	}
-	const node = "host.node" // the name counts, which is the host's if the setting is empty
+	const node = "host.node" // compares the name, which is the hostname if the setting is empty
 	all = slices.DeleteFunc(all, func(change config.Change) bool { return change.Key == node })
 	if name != c.node {
 		all = append(all, config.Change{Key: node, Old: strconv.Quote(c.node), New: strconv.Quote(name)})
@@ -122,7 +122,7 @@ func (c *configuration) waiting(file *config.File) (all, restart []config.Change
 	return all, restart, nil
 }
 
-// checkRestart refuses a configuration with settings that only a restart takes over.
+// checkRestart refuses a configuration with changed settings that need a restart.
 func (c *configuration) checkRestart(file *config.File) error {
 	_, restart, err := c.waiting(file)
 	if err != nil || len(restart) == 0 {
@@ -136,7 +136,7 @@ func (c *configuration) checkRestart(file *config.File) error {
 	return fmt.Errorf("%s: %s", strings.Join(list, ", "), why)
 }
 
-// info compares the configuration files with what is in force.
+// info compares the configuration files with the configuration in force.
 func (c *configuration) info() *api.ConfigInfo {
 	s, err := c.read()
 	info := &api.ConfigInfo{File: c.paths.Config, AbovePBS: s.InForce != nil}

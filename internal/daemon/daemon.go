@@ -20,7 +20,7 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// daemon is the host of a node's jobs and all that answers for it.
+// daemon is the host of a node's jobs with everything around it.
 type daemon struct {
 	host      *host.Host
 	conf      *configuration
@@ -38,7 +38,7 @@ type daemon struct {
 	since   time.Time
 }
 
-// open starts the hooks. The caller has the prefix's lock.
+// open starts the hooks. The caller holds the prefix's lock.
 func open(o *Options) (*daemon, error) {
 	cfg, log := o.Settings.File, logrus.NewEntry(o.Log)
 	node, err := settings.Node(cfg)
@@ -116,7 +116,7 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 	return nil
 }
 
-// configured follows a configuration that was put in force.
+// configured adapts the daemon to a configuration that was put in force.
 func (d *daemon) configured() {
 	if !d.conf.file.Load().Walltime.Enabled {
 		d.jobs.forgetLimits()
@@ -130,7 +130,7 @@ func (d *daemon) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
 	if err := d.conf.learnVntype(ctx, req); err != nil {
-		d.log.Error(err) // the event goes on as the node was known before
+		d.log.Error(err) // the event uses what was known about the node before
 	}
 	if req.Job != nil {
 		d.jobs.awaitLost(ctx, req.Job.ID)
@@ -138,12 +138,12 @@ func (d *daemon) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	return d.host.Handle(ctx, req)
 }
 
-// HandleUser carries out an event that a user asks for: an attach, to a job that is known.
+// HandleUser carries out an event that a user asks for: an attach to a known job.
 func (d *daemon) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return d.host.HandleUser(ctx, req)
 }
 
-// Node returns what this host is and how its hooks do.
+// Node returns information about this host and the state of its hooks.
 func (d *daemon) Node(context.Context) (api.NodeInfo, error) {
 	d.conf.mu.Lock()
 	defer d.conf.mu.Unlock()
@@ -167,8 +167,8 @@ func (d *daemon) Reload(ctx context.Context) error { return d.conf.Reload(ctx) }
 // NewJobID returns the next id for a job of `run`.
 func (d *daemon) NewJobID(context.Context) (string, error) { return d.jobs.newID() }
 
-// isLive reports whether there is a job of that name still, and whether its `run` was killed. A
-// name that is no job's is left alone as a live one.
+// isLive reports whether a job of that name still exists, and whether its `run` was killed. A name
+// that is not a job's counts as live, so it is left alone.
 func (d *daemon) isLive(name string) (live, dying bool) {
 	job, err := d.jobs.tree.Job(name)
 	if err != nil {
@@ -181,8 +181,8 @@ func (d *daemon) isLive(name string) (live, dying bool) {
 	return true, rec.MoM != nil && !d.processes.Alive(*rec.MoM)
 }
 
-// reconcile ends the jobs whose MoM or host has died and removes what their MoM left. Errors are of
-// single jobs: the others are not to suffer.
+// reconcile ends the jobs whose MoM or host has died and removes files that their MoM left. Errors
+// concern single jobs and do not affect the others.
 func (d *daemon) reconcile(ctx context.Context) {
 	d.leftovers.sweep()
 	if err := d.host.Reconcile(ctx); err != nil {
@@ -190,7 +190,7 @@ func (d *daemon) reconcile(ctx context.Context) {
 	}
 }
 
-// close ends the hooks. Jobs live on.
+// close stops the hooks. Jobs live on.
 func (d *daemon) close() error {
 	d.endpoint.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -9,12 +9,12 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// offline is the fail_action of a hook without which a node can run no job.
+// offline is the fail_action of a hook without which a node cannot run jobs.
 var offline = plugin.FailActionList{plugin.FailOfflineVnodes}
 
-// Registry returns this node's hooks: the built-in ones, and the registered ones. These are in
-// hooks.d, beside the configuration. Their programs are copies in the state directory. A program
-// gets the same settings from the daemon as from a check of its configuration.
+// Registry returns this node's hooks: the built-in ones and the registered ones. The latter are in
+// hooks.d, beside the configuration, and their programs are copies in the state directory. A
+// program gets the same settings from the daemon as from a check of its configuration.
 func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 	hooks, err := p.builtIn(cfg)
 	if err != nil {
@@ -37,15 +37,15 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 	}, nil
 }
 
-// builtIn returns the hooks that come with hookhost. There are none if [host] says that this host
-// is left alone.
+// builtIn returns the hooks that come with hookhost. There are none if [host] disables hookhost on
+// this host.
 //
-// Their attributes are those of OpenPBS's own cgroups hook, but for mpi. A node can run jobs
-// without mpi, so no failure of mpi puts the node offline. mpi is periodic more often: a process
-// that left its job is not to run free for long. devices and walltime come after cgroup:
-// the filter and the signals are for the cgroup that it has made. The alarms are below what
-// pbs_mom gives the shim (integrations/openpbs), so that the fail_action of a hook that hangs
-// reaches pbs_mom.
+// Their attributes are those of OpenPBS's own cgroups hook, except for mpi. A node can run jobs
+// without mpi, so a failure of mpi does not put the node offline. mpi's periodic is more frequent,
+// so that a process outside its job does not stay free for long. devices and walltime come after
+// cgroup, because the filter and the signals need the cgroup that it has made. The alarms are
+// shorter than pbs_mom's for the shim (integrations/openpbs), so that the fail_action of a hook
+// that hangs reaches pbs_mom.
 func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 	if !cfg.Host.Enabled {
 		return nil, nil

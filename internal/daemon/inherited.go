@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseInherited closes the files, from descriptor 3 up, that the starter of this process left
-// open. This process opens its own files so that they close on exec, so all others are the
-// starter's. Somebody may wait for their end.
+// CloseInherited closes the files, from descriptor 3 up, that this process inherited. Its own files
+// are close-on-exec, so all others came from its parent. Another process may wait for these to
+// close.
 func CloseInherited() error {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
-// jobs are those of this host, live and finished.
+// jobs answers questions about this host's jobs, live and finished.
 type jobs struct {
 	node    string
-	state   string // the directory with the last number of a job
+	state   string // directory of the last job number
 	clock   jobstate.Clock
 	store   *jobstate.Store
 	reports *reports.Store
 	tree    *cgroup.Tree
 	host    *host.Host
 	log     *logrus.Entry
-	// present reads what a job uses now.
+	// present reads the current usage of a job.
 	present func(id string) (api.Present, error)
-	// started is closed when hooks have started for the first time, or had their time to.
+	// started is closed when hooks have started for the first time, or their time to do so is over.
 	started chan struct{}
 
-	numbers sync.Mutex // over jobstate.NextNumber
-	damaged sync.Map   // names of damaged reports that the log has
+	numbers sync.Mutex // protects jobstate.NextNumber
+	damaged sync.Map   // names of damaged reports that were logged
 }
 
 // Jobs returns the jobs that live here.
@@ -46,8 +46,8 @@ func (j *jobs) Jobs(ctx context.Context) ([]api.Job, error) {
 	return list, nil
 }
 
-// Job returns a job that lives here. The error is api.ErrNotFound for a job that has neither a
-// record nor a cgroup, from which a record could be made anew.
+// Job returns a job that lives here. The error is api.ErrNotFound for a job that has no record, and
+// no cgroup from which its record could be restored.
 func (j *jobs) Job(ctx context.Context, id string) (api.Job, error) {
 	j.awaitLost(ctx, id)
 	if r := j.store.Get(id); r != nil {
@@ -63,9 +63,9 @@ func (j *jobs) Job(ctx context.Context, id string) (api.Job, error) {
 	return api.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 }
 
-// awaitLost waits for records that were lost: of the job, or of any job without an id. Hooks report
-// jobs with a cgroup and no record when they start for the first time. awaitLost does nothing after
-// that, and waits for no job that has a record or no cgroup.
+// awaitLost waits for lost records to be restored: that of the job, or any if no id is given. Hooks
+// report jobs with a cgroup and no record when they start for the first time. awaitLost does
+// nothing after that, and does not wait for a job that has a record or no cgroup.
 func (j *jobs) awaitLost(ctx context.Context, id ...string) {
 	select {
 	case <-j.started:
@@ -75,7 +75,7 @@ func (j *jobs) awaitLost(ctx context.Context, id ...string) {
 	if len(id) == 0 {
 		all, err := j.tree.JobIDs()
 		if err != nil {
-			j.log.Error(err) // the records are there all the same
+			j.log.Error(err) // the records exist all the same
 		}
 		id = all
 	}
@@ -92,7 +92,7 @@ func (j *jobs) awaitLost(ctx context.Context, id ...string) {
 	}
 }
 
-// of returns the job in whose cgroup a process is.
+// of returns the job whose cgroup contains a process.
 func (j *jobs) of(ctx context.Context, pid int) (api.Job, error) {
 	id, found, err := j.tree.JobOf(pid)
 	if err != nil {
@@ -109,10 +109,10 @@ func (j *jobs) of(ctx context.Context, pid int) (api.Job, error) {
 	return jobFrom(r, j.clock.Now()), nil
 }
 
-// mostNumbers is how many numbers of jobs are tried. More live on no node.
+// mostNumbers is how many job numbers are tried. No node has more live jobs.
 const mostNumbers = 100_000
 
-// newID returns the next job id of this node that no cgroup has. Numbers begin anew when the state
+// newID returns the next job id of this node that no cgroup has. Numbers start again if the state
 // directory was deleted.
 func (j *jobs) newID() (string, error) {
 	j.numbers.Lock()
@@ -134,8 +134,9 @@ func (j *jobs) newID() (string, error) {
 	return "", fmt.Errorf("number a job: each of %d numbers has a cgroup", mostNumbers)
 }
 
-// forgetLimits takes the walltime limits out of the records, for a configuration without hook
-// walltime: nothing ends the jobs then. A hook walltime that comes back sends the limits anew.
+// forgetLimits removes the walltime limits from the records, for a configuration without hook
+// walltime: nothing ends the jobs then. When hook walltime is enabled again, it sends the limits
+// again.
 func (j *jobs) forgetLimits() {
 	var ids []string
 	for _, r := range j.store.List() {
@@ -173,8 +174,8 @@ func timeLeft(r *jobstate.Record, now jobstate.Moment) *float64 {
 	return &left
 }
 
-// withoutReturned returns the usage of a job's hosts without the devices that the job has given
-// back. A report has these.
+// withoutReturned returns the usage of a job's hosts without the devices that the job has returned,
+// which only a report lists.
 func withoutReturned(hosts map[string]*hostapi.HostUsage) map[string]*hostapi.HostUsage {
 	returned := func(d hostapi.DeviceUsage) bool { return d.Returned }
 	list := map[string]*hostapi.HostUsage{}

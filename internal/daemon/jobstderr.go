@@ -9,7 +9,7 @@ import (
 )
 
 // appendStderr appends lines to the standard error of a job of pbs_mom, on its mother superior. A
-// hook cannot give them to MoM, which copies the file to its place after epilogue.
+// hook cannot pass them to MoM, which copies the file to its destination after epilogue.
 func (m *pbsMoM) appendStderr(job *hostapi.Job, lines []string) error {
 	path := job.StderrFile
 	if job.JoinPath == "oe" {

@@ -17,39 +17,40 @@ import (
 )
 
 const (
-	// removeTime bounds the removal of one TMPDIR. The others of its user come after it.
+	// removeTime bounds the removal of one TMPDIR. The user's other TMPDIRs wait for it.
 	removeTime = time.Minute
-	// removePause is the pause before the rest is removed, which doubles where that fails.
+	// removePause is the pause before the remaining files are removed. It doubles after each
+	// failure.
 	removePause  = time.Minute
 	longestPause = time.Hour
 )
 
-// leftovers removes node files and TMPDIRs that `run` has left: it was killed, or had no time to
-// remove them. The node files say of which jobs and whose. Only `run` makes any there, after the
-// job's record and before its program. A TMPDIR goes before its node file, so the next daemon finds
-// what this one has left.
+// leftovers removes node files and TMPDIRs left by a `run` that was killed or had no time to remove
+// them. The node files name the jobs and their owners. Only `run` creates them, after the job's
+// record and before its program. A TMPDIR is removed before its node file, so the next daemon finds
+// what this one has not removed.
 //
-// A TMPDIR may be huge, or be filled while it is removed. So nobody waits for it: jobs end first,
-// and each user's directories are removed by a goroutine, one after the other.
+// A TMPDIR may be huge, or may be filled while it is removed, so nothing waits for it. Jobs end
+// first. A goroutine for each user removes that user's directories, one after the other.
 type leftovers struct {
 	aux, tmpDir string
-	isLive      func(job string) (live, dying bool) // dying: its `run` was killed, and its end is to come
+	isLive      func(job string) (live, dying bool) // dying: its `run` was killed, and the job has yet to end
 	log         *logrus.Entry
 	limit       time.Duration // of one removal
-	pause       time.Duration // before the rest is removed
+	pause       time.Duration // before the remaining files are removed
 
 	killed atomic.Bool // a `run` was killed, and its job may not have ended yet
-	soon   atomic.Bool // a sweep is to come
+	soon   atomic.Bool // a sweep is scheduled
 
 	mu   sync.Mutex
 	busy map[int]chan struct{} // wakes the goroutine of a uid
 }
 
-// runKilled notes that a `run` has died whose job is still to be ended.
+// runKilled notes that a `run` has died whose job has yet to be ended.
 func (l *leftovers) runKilled() { l.killed.Store(true) }
 
-// jobEnded has what a `run` leaves removed: at once when it was killed, else when it has had its
-// time. jobEnded does not wait.
+// jobEnded triggers the removal of a `run`'s leftovers: at once if it was killed, otherwise after
+// it has had its time. jobEnded does not wait.
 func (l *leftovers) jobEnded() {
 	if l.killed.Load() {
 		go l.sweep()
@@ -61,7 +62,7 @@ func (l *leftovers) jobEnded() {
 	}
 }
 
-// sweep begins to remove what is left of jobs that are over.
+// sweep begins to remove the leftovers of jobs that are over.
 func (l *leftovers) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,9 +86,9 @@ func (l *leftovers) sweep() {
 	}
 }
 
-// find returns the TMPDIRs of jobs that are over, by the uid of their owner, and removes the node
-// files of those that have none. A job without a record may still live, if the record was lost.
-// Such a job has a cgroup, and its files stay. The caller has mu.
+// find returns the TMPDIRs of jobs that are over, by the uid of their owner, and removes node files
+// without TMPDIR. A job without a record may still live, if the record was lost. Such a job has a
+// cgroup, and its files stay. The caller holds mu.
 func (l *leftovers) find() (map[int][]mom.Left, error) {
 	l.killed.Store(false)
 	files, err := os.ReadDir(l.aux)
@@ -129,9 +130,9 @@ func (l *leftovers) find() (map[int][]mom.Left, error) {
 	return left, errors.Join(errs...)
 }
 
-// remove removes the TMPDIRs of one user until there are none. A TMPDIR that has had its time comes
-// last, and is in the log once. A TMPDIR that is there again waits as well, since its user may make
-// it anew for ever.
+// remove removes the TMPDIRs of one user until there are none. A TMPDIR that has used up its time
+// goes to the end, and is logged once. A TMPDIR that reappears also waits, since its user could
+// recreate it forever.
 func (l *leftovers) remove(uid int, wake <-chan struct{}) {
 	had, removed := map[string]bool{}, map[string]bool{}
 	for pause := l.pause; ; {
@@ -155,7 +156,7 @@ func (l *leftovers) remove(uid int, wake <-chan struct{}) {
 			ctx, cancel := context.WithTimeoutCause(context.Background(), l.limit,
 				fmt.Errorf("not done within %v", l.limit))
 			err := dir.Remove(ctx)
-			if ctx.Err() != nil { // it takes its time
+			if ctx.Err() != nil { // it takes long
 				next = l.pause
 			}
 			cancel()

@@ -13,15 +13,15 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// Link is the daemon of a `run`. The job's state is in its record and its cgroup. So if the daemon
-// dies, the next one goes on where it stopped.
+// Link is the connection of a `run` to the daemon. The job's state is in its record and its cgroup.
+// So if the daemon dies, the next one continues where it stopped.
 type Link struct {
 	client *api.Client
 	log    *logrus.Logger
 	served atomic.Bool // a daemon has answered
 }
 
-// Open connects to the daemon at socket. Open fails with api.ErrNoHost if none runs.
+// Open connects to the daemon at socket. It fails with api.ErrNoHost if none runs.
 func Open(socket string, log *logrus.Logger) (*Link, error) {
 	client, err := api.Dial(socket)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Link) NewJobID(ctx context.Context) (string, error) {
 	return call(ctx, l, func() (string, error) { return l.client.NewJobID(ctx) })
 }
 
-// Handle has a daemon carry out an event: see mom.Engine.
+// Handle has the daemon carry out an event: see mom.Engine.
 func (l *Link) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return call(ctx, l, func() (*hostapi.Outcome, error) { return l.client.Handle(ctx, req) })
 }
@@ -45,11 +45,11 @@ func (l *Link) Report(ctx context.Context, id string) (json.RawMessage, error) {
 	return call(ctx, l, func() (json.RawMessage, error) { return l.client.Report(ctx, id) })
 }
 
-// awayTime is how long a daemon may be away during a job. systemd starts it again after a second.
+// awayTime is how long the daemon may be absent during a job. systemd restarts it after a second.
 const awayTime = 30 * time.Second
 
-// call asks the daemon, and for awayTime asks the next one if that has died. The answer of a living
-// daemon stands. A daemon that has never answered is not waited for.
+// call asks the daemon. If the daemon has died, it asks the next one, for up to awayTime. It
+// accepts any answer of a living daemon. It does not wait for a daemon that has never answered.
 func call[T any](ctx context.Context, l *Link, ask func() (T, error)) (T, error) {
 	var end time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {

@@ -19,20 +19,20 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// locks is the directory of the locks of all prefixes, wherever the socket is: two daemons with two
-// sockets may name one prefix.
+// locks is the directory of the locks of all prefixes. It does not depend on the socket, because
+// two daemons with different sockets may use the same prefix.
 const locks = "/run/hookhost"
 
-// errRunning says that another process is the owner.
+// errRunning means that another process is the owner.
 var errRunning = errors.New("already running")
 
-// prefixLock is the ownership of a cgroup prefix. The kernel drops the lock with its holder, so a
-// holder that was killed leaves none. The file stays: two processes would lock two files otherwise.
+// prefixLock is the ownership of a cgroup prefix. The kernel releases the lock when its holder
+// ends, even if killed. The file stays: otherwise two processes could lock two different files.
 type prefixLock struct{ file *os.File }
 
-// acquire takes the lock of a prefix in dir, and makes dir, mode 0755, where it is missing. The
-// file has the pid of its last holder. acquire fails with errRunning and the holder's pid while
-// another process holds the lock.
+// acquire takes the lock of a prefix in dir, and creates dir, mode 0755, if it is missing. The file
+// holds the pid of its last holder. While another process holds the lock, acquire fails with
+// errRunning and that pid.
 func acquire(dir, prefix string) (*prefixLock, error) {
 	if err := disk.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
@@ -60,8 +60,8 @@ func (l *prefixLock) Release() error { return l.file.Close() }
 
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
-// dying is how long the lock of a holder that was killed may last. A child of such a holder has its
-// files until the child has become a hook.
+// dying is how long the lock of a killed holder may persist. A child of that holder has its files
+// until the child has become a hook.
 const dying = 2 * time.Second
 
 func lock(f *os.File) error {
@@ -79,7 +79,7 @@ func lock(f *os.File) error {
 	}
 }
 
-// holds reports whether a process that lives has the lock's file open.
+// holds reports whether a living process has the lock's file open.
 func holds(pid int, lock *os.File) bool {
 	info, err := lock.Stat()
 	if err != nil {
@@ -93,8 +93,8 @@ func holds(pid int, lock *os.File) bool {
 	})
 }
 
-// holder returns the pid of the last owner by a lock's file, dead or alive, and 0 where there has
-// been none.
+// holder returns the pid of the last owner from a lock's file, dead or alive, or 0 if there was
+// none.
 func holder(path string) int {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// meter reads what jobs use at this moment, for those who look on. Nothing is read when nobody
-// asks.
+// meter reads the current usage of jobs for observers. Nothing is read unless somebody asks.
 type meter struct {
 	tree   *cgroup.Tree
 	procfs *kernfs.FS
@@ -25,7 +24,8 @@ func newMeter(tree *cgroup.Tree, procfs *kernfs.FS) *meter {
 	return &meter{tree: tree, procfs: procfs, sysfs: sysfs}
 }
 
-// Present returns what a job uses now. The error is api.ErrNotFound for a job without a cgroup.
+// Present returns the current usage of a job. The error is api.ErrNotFound for a job without a
+// cgroup.
 func (m *meter) Present(id string) (api.Present, error) {
 	job, err := m.tree.Job(id)
 	if err != nil {
@@ -43,8 +43,8 @@ func (m *meter) Present(id string) (api.Present, error) {
 	return p, absent(err)
 }
 
-// ProcessesOf returns the job's processes, api.MaxProcesses at most, and how many there are. A
-// process that ends meanwhile is left out.
+// ProcessesOf returns the job's processes, at most api.MaxProcesses, and how many there are. It
+// leaves out a process that ends meanwhile.
 func (m *meter) ProcessesOf(id string) (list []api.JobProcess, all int, err error) {
 	job, err := m.tree.Job(id)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *meter) ProcessesOf(id string) (list []api.JobProcess, all int, err erro
 	return list, len(pids), nil
 }
 
-// Capacity returns the machine's cpus that are online, and its memory.
+// Capacity returns the machine's online cpus and its memory.
 func (m *meter) Capacity() (api.Capacity, error) {
 	var c api.Capacity
 	sys, err := m.sysfs()
@@ -83,7 +83,7 @@ func (m *meter) Capacity() (api.Capacity, error) {
 	return c, errors.Join(err, memErr)
 }
 
-// absent makes the cgroup's error for a job that is not there the API's.
+// absent converts the cgroup's error for a missing job to the API's.
 func absent(err error) error {
 	if errors.Is(err, cgroup.ErrNotFound) {
 		return fmt.Errorf("%w: %w", err, api.ErrNotFound)

@@ -8,7 +8,7 @@ import (
 	"github.com/hookhost/hookhost/internal/metrics"
 )
 
-// openMetrics makes ready what a scrape asks. The host is asked at the first scrape.
+// openMetrics prepares metrics for scrapes. The host is asked only at the first scrape.
 func (d *daemon) openMetrics() {
 	d.metrics = metrics.New(metrics.Options{
 		Version: d.version, Node: d.conf.node, Jobs: d.jobs, Meter: d.meter, Counts: d.counts,
@@ -19,7 +19,7 @@ func (d *daemon) openMetrics() {
 	}
 }
 
-// counts returns what the daemon has counted.
+// counts returns the daemon's counters.
 func (d *daemon) counts() metrics.Counts {
 	c := metrics.Counts{Counts: d.host.Counts(), Refused: d.refusals.counts()}
 	for _, p := range d.host.Programs() {
@@ -31,8 +31,8 @@ func (d *daemon) counts() metrics.Counts {
 	return c
 }
 
-// listenForScrapes listens where the configuration in force says. A port that somebody else has is
-// no reason to leave jobs alone: the log has it.
+// listenForScrapes listens on the address in the configuration in force. A port that is in use is
+// logged and does not affect jobs.
 func (d *daemon) listenForScrapes() {
 	if err := d.endpoint.Listen(d.conf.file.Load().Metrics.Address()); err != nil {
 		d.log.Errorf("metrics.listen: nothing can be scraped there until the next reload: %v", err)

@@ -11,20 +11,21 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// sent is what the daemon knows of the configuration that PBS sends.
+// sent is the daemon's knowledge of the configuration that PBS sends.
 type sent struct {
 	mu      sync.Mutex
 	known   bool             // a configuration was read
-	dir     string           // of MoM's hooks, as the configuration has it
-	version settings.Version // that was read last
-	refused string           // why that version is not in force, "" if it is
+	dir     string           // directory of MoM's hooks, from the configuration
+	version settings.Version // the last version that was read
+	refused string           // why that version is not in force, or ""
 }
 
-// swapWithin bounds how long an event waits for the end of calls of the hooks' programs of before.
+// swapWithin bounds how long an event waits for the calls of the replaced programs to end.
 const swapWithin = time.Second
 
-// noteSent notes a configuration that was read; err is why it could not be put in force. A copy of
-// PBS's is written once it is in force, in case PBS then sends one that does not hold.
+// noteSent records that a configuration was read; err is why it could not be put in force. Once
+// PBS's configuration is in force, a copy of it is written, in case PBS then sends one that is
+// invalid.
 func (c *configuration) noteSent(s settings.Settings, err error) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
@@ -46,7 +47,7 @@ func (c *configuration) noteSent(s settings.Settings, err error) {
 	}
 }
 
-// momHome returns the configured home of pbs_mom as the kernel names it, "" for none.
+// momHome returns the configured home of pbs_mom with symbolic links resolved, or "".
 func (c *configuration) momHome() string {
 	home, err := c.file.Load().OpenPBS.MoMHome()
 	if err != nil {
@@ -58,8 +59,8 @@ func (c *configuration) momHome() string {
 	return home
 }
 
-// hooksOf returns the folder of the hooks of the MoM with that home, as the configuration names
-// it. Another MoM's is "": it has no say here.
+// hooksOf returns the hooks folder of the MoM with that home, as the configuration names it. For
+// any other MoM it returns "": that MoM does not configure this host.
 func (c *configuration) hooksOf(home string) string {
 	c.sent.mu.Lock()
 	known, dir := c.sent.known, c.sent.dir
@@ -68,7 +69,7 @@ func (c *configuration) hooksOf(home string) string {
 		return ""
 	}
 	at := string(openpbs.HooksOf(home))
-	if dir == "" && home == c.momHome() { // PBS came to this host after the daemon
+	if dir == "" && home == c.momHome() { // PBS was installed on this host after the daemon started
 		return at
 	}
 	if own, err := filepath.EvalSymlinks(dir); dir == at || err == nil && own == at {
@@ -78,8 +79,8 @@ func (c *configuration) hooksOf(home string) string {
 }
 
 // receive puts the configuration in force that PBS has sent since the last event, if any. Each
-// event asks the file system once, so nothing has to be watched. The next job has what its
-// administrator sees on the node. home is that of the MoM that sends the event.
+// event checks the file once, so nothing has to be watched. The next job uses the configuration
+// that the administrator sees on the node. home belongs to the MoM that sends the event.
 func (c *configuration) receive(ctx context.Context, home, hook string) {
 	dir := c.hooksOf(home)
 	if dir == "" || filepath.Base(hook) != hook || !c.isNew(settings.VersionOf(filepath.Join(dir, hook+".CF"))) {
@@ -94,8 +95,8 @@ func (c *configuration) receive(ctx context.Context, home, hook string) {
 	c.log.WithField("hook", hook).Info("PBS has sent a configuration: reloaded")
 }
 
-// isNew notes a version of PBS's configuration, and reports whether it is another one than before.
-// Only the first of several events that see it gets true.
+// isNew records a version of PBS's configuration, and reports whether it has changed. If several
+// events see the change, only the first gets true.
 func (c *configuration) isNew(v settings.Version) bool {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// starts is host.Options.PBSStarts. A child of a dead pbs_mom goes on with the job's prologue and
-// launch, and then runs its program (openpbs src/resmom/start_exec.c, finish_exec). Up to then that
-// child is a process of MoM's own program, and older than the pbs_mom of now.
+// starts implements host.Options.PBSStarts. A child of a dead pbs_mom continues with the job's
+// prologue and launch, and then runs its program (openpbs src/resmom/start_exec.c, finish_exec).
+// Until then that child still runs MoM's program, and is older than the current pbs_mom.
 func (m *pbsMoM) starts(job *hostapi.Job, home string, mom hostapi.ProcessID) (bool, error) {
 	if err := hostapi.CheckJobID(job.ID); err != nil {
 		return false, err
@@ -37,7 +37,7 @@ func (m *pbsMoM) starts(job *hostapi.Job, home string, mom hostapi.ProcessID) (b
 			continue
 		}
 		if other, err := m.programOf(pid); err != nil || other != program {
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // the kernel's, or gone
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // of the kernel, or gone
 				return false, err
 			}
 			continue
@@ -50,7 +50,7 @@ func (m *pbsMoM) starts(job *hostapi.Job, home string, mom hostapi.ProcessID) (b
 	return false, nil
 }
 
-// programOf is the path of a process's program, also where another has taken its place since.
+// programOf returns the path of a process's program, even if the file has been replaced since.
 func (m *pbsMoM) programOf(pid int) (string, error) {
 	path, err := m.procfs.Readlink(strconv.Itoa(pid) + "/exe")
 	return strings.TrimSuffix(path, " (deleted)"), err

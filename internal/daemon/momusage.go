@@ -12,9 +12,9 @@ import (
 
 var errNotLogged = errors.New("pbs_mom has logged no usage of it ($logevent without 0x100?)")
 
-// sisterUsage is host.Options.SisterUsage. MoM's events have this host's part of the usage alone.
-// The mother superior's MoM logs what each sister has told it at the end of the job, so its log is
-// read.
+// sisterUsage implements host.Options.SisterUsage. MoM's events have only this host's part of the
+// usage. The mother superior's MoM logs what each sister reported at the end of the job, so this
+// reads the log.
 func (m *pbsMoM) sisterUsage(rec *jobstate.Record, hosts []string) map[string]host.SisterUsage {
 	told := make(map[string]host.SisterUsage, len(hosts))
 	home := rec.MoMHome
@@ -39,7 +39,7 @@ func (m *pbsMoM) sisterUsage(rec *jobstate.Record, hosts []string) map[string]ho
 	return told
 }
 
-// ncpusOn returns how many cpus exec_vnode gives a job on a host, 0 if it does not say.
+// ncpusOn returns how many cpus exec_vnode gives a job on a host, or 0 if it does not say.
 func ncpusOn(job *hostapi.Job, name string) int {
 	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
 	if err != nil {

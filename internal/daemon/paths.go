@@ -11,13 +11,13 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// Paths says where the files of a daemon are.
+// Paths holds the paths of a daemon's files.
 type Paths struct {
-	Config  string // the node's own configuration, there or not
-	State   string // the directory of all that outlives a boot
+	Config  string // the node's own configuration, which may not exist
+	State   string // the directory for everything that outlives a boot
 	Socket  string
-	Libexec string // the directory of the files that are installed with hookhost
-	Must    bool   // Config has to be there
+	Libexec string // the directory of files installed with hookhost
+	Must    bool   // Config must exist
 }
 
 // Source returns where the configuration is read from.
@@ -29,23 +29,22 @@ func (p Paths) OpenReports(bounds func() reports.Bounds, failed func(error)) *re
 	return reports.Open(filepath.Join(p.State, "reports"), p.beside("reports"), bounds, failed)
 }
 
-// Aux returns the directory of node files of jobs that `run` begins. The directory is beside the
-// socket.
+// Aux returns the directory of node files of jobs that `run` begins. It is beside the socket.
 func (p Paths) Aux() string { return p.beside("aux") }
 
-// beside returns the path of something that ends with the boot, as jobs do.
+// beside returns the path of something that, like jobs, does not outlive the boot.
 func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
 
-// records returns the directory of live jobs of a prefix. The holder of the prefix's lock alone
+// records returns the directory of live jobs of a prefix. Only the holder of the prefix's lock
 // writes there.
 func (p Paths) records(prefix string) string { return filepath.Join(p.beside("jobs"), prefix) }
 
 // recorded counts the recorded jobs of a prefix.
 func (p Paths) recorded(prefix string) (int, error) { return jobstate.Count(p.records(prefix)) }
 
-// Find returns the path of a file that comes with hookhost. The file is beside this executable, as
-// it was built, or in Libexec, as it was installed. If there is none, Find returns the first of
-// the two paths.
+// Find returns the path of a file that comes with hookhost. It is beside this executable after a
+// build, or in Libexec after an installation. If there is none, Find returns the first of the two
+// paths.
 func (p Paths) Find(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -60,8 +59,8 @@ func (p Paths) Find(name string) (string, error) {
 	return places[0], nil
 }
 
-// remsh returns the path of remsh as a program of its own, which some launchers need. The path is
-// "" if this program is not beside the executable.
+// remsh returns the path of remsh as a separate program, which some launchers need. It returns ""
+// if this program is not beside the executable.
 func remsh() string {
 	self, err := os.Executable()
 	if err != nil {

@@ -29,9 +29,9 @@ type pbsMoM struct {
 	log    *logrus.Entry
 }
 
-// Event carries out an event of pbs_mom, as the hook that MoM runs for it brings it. The answer
-// comes before MoM kills the hook. An event that is not over by then goes on without an answer, or
-// is undone: see openpbs.Event.Becomes.
+// Event carries out an event of pbs_mom, which MoM's hook passes on. The answer comes before MoM
+// kills the hook. An event that is not over by then continues without an answer, or is undone: see
+// openpbs.Event.Becomes.
 func (m *pbsMoM) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, error) {
 	e, err := openpbs.Decode(call.Input)
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *pbsMoM) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, er
 		return answerTo(e, call, changes), nil
 	case <-ctx.Done():
 	}
-	select { // both at once: the host has not undone what it has accepted by then
+	select { // both at once: the host has not yet undone what it accepted
 	case changes := <-done:
 		return answerTo(e, call, changes), nil
 	default:
@@ -79,10 +79,10 @@ func (m *pbsMoM) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, er
 	return answerTo(e, call, changes), nil
 }
 
-// carryOut returns what the hook is to do about an event after it was carried out.
+// carryOut carries out an event and returns the changes that the hook has to make.
 func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCall) *openpbs.Changes {
 	req := e.Request
-	if !e.Refusable() { // MoM sends it once, and does not ask what became of it
+	if !e.Refusable() { // MoM sends it once, and does not ask for the result
 		ctx = context.WithoutCancel(ctx)
 	}
 	v, err := m.handle(ctx, e, call)
@@ -91,7 +91,7 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 			m.log.Errorf("comment of vnode %s: %v", req.Node, err)
 		}
 	}
-	if err != nil { // the host's own say what they are about
+	if err != nil { // the host's own errors are self-explanatory
 		text := fmt.Sprintf("hookhost: %s: %s", e.Name(), strings.TrimPrefix(err.Error(), e.Name()+": "))
 		changes := e.Failed("error", text, e.Refusable(), text)
 		e.Incomplete(changes, text, m.customResources(call.Caller))
@@ -129,7 +129,7 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 	}
 	if e.Refusable() {
 		err := openpbs.CheckResourceList(req)
-		// The mistake is the user's only before the job has begun with what it asks for.
+		// It is the user's mistake only as long as the job has not begun with this request.
 		if err != nil && req.Event == hostapi.EventBegin {
 			text := fmt.Sprintf("hookhost: %s: %v", e.Name(), err)
 			m.log.WithFields(logrus.Fields{"event": req.Event, "job": req.Job.ID}).Warn(text)
@@ -147,12 +147,12 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 	home := pbs.HomeOfHook(m.procfs, call.Caller, m.conf.momHome)
 	m.conf.receive(ctx, home, e.Hook)
 	if err := m.conf.learnVntype(ctx, req); err != nil {
-		m.log.Error(err) // the event goes on as the node was known before
+		m.log.Error(err) // the event uses what was known about the node before
 	}
 	return m.host.JudgePBS(ctx, req, home, m.momOf(req, call))
 }
 
-// momOf is the pbs_mom that runs the hook of a begin: its parent.
+// momOf returns the pbs_mom that runs the hook of a begin: its parent.
 func (m *pbsMoM) momOf(req *hostapi.Request, call api.MoMCall) (mom hostapi.ProcessID) {
 	if req.Event != hostapi.EventBegin {
 		return mom
@@ -190,8 +190,8 @@ func (m *pbsMoM) leaderOf(call api.MoMCall) (int, error) {
 }
 
 // mustAsk reports whether the hook has to ask the server for the state and comment of this host's
-// vnodes. A hook of ours may have put them offline, and MoM does not know their state since. Or
-// hookhost has to put something into the comment, or to take it back.
+// vnodes. One of our hooks may have put them offline, and MoM does not know their current state. Or
+// hookhost has to add a remark to the comment, or remove it.
 func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 	if call.Asked || e.Request.Event != hostapi.EventPeriodic && e.Request.Event != hostapi.EventStartup {
 		return false
@@ -214,7 +214,7 @@ func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 	return offline
 }
 
-// answerTo encodes changes as the caller likes them.
+// answerTo encodes changes in the format that the caller wants.
 func answerTo(e *openpbs.Event, call api.MoMCall, changes *openpbs.Changes) api.MoMAnswer {
 	if call.Output {
 		if text, ok := e.Output(changes); ok {
@@ -224,7 +224,7 @@ func answerTo(e *openpbs.Event, call api.MoMCall, changes *openpbs.Changes) api.
 	return api.MoMAnswer{Body: changes.Fields()}
 }
 
-// has reports whether the pbs_mom of a home has a job; "" is the configured home.
+// has reports whether the pbs_mom with a home has a job; "" is the configured home.
 func (m *pbsMoM) has(job *hostapi.Job, home string) (bool, error) {
 	if home == "" {
 		var err error

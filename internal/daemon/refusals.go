@@ -13,23 +13,23 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// refusedLines is how many refusals are logged in a minute; the others are counted. Anybody on this
-// host can make refusals, and must not be able to fill the disk with them.
+// refusedLines is how many refusals are logged per minute; the others are only counted. Anyone on
+// this host can cause refusals, and must not be able to fill the disk with them.
 const refusedLines = 20
 
-// refusals counts what was refused.
+// refusals counts refused calls and connections.
 type refusals struct {
 	log *logrus.Entry
 
 	mu     sync.Mutex
 	kinds  map[string]int64
 	minute time.Time // when the minute began
-	lines  int       // in it
-	unsaid int64     // in it
+	lines  int       // logged in it
+	unsaid int64     // not logged in it
 }
 
-// add counts a refusal, and reports whether to log it. unsaid is how many before it were not
-// logged.
+// add counts a refusal, and reports whether to log it. unsaid is the number of refusals before it
+// that were not logged.
 func (r *refusals) add(kind string, now time.Time) (say bool, unsaid int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *refusals) counts() map[string]int64 {
 	return maps.Clone(r.kinds)
 }
 
-// note notes a call or a connection that was refused for who made it.
+// note records a call or a connection that was refused because of its caller.
 func (r *refusals) note(peer api.Peer, call string, err error) {
 	kind := kindOf(err)
 	say, unsaid := r.add(kind, time.Now())
@@ -68,7 +68,7 @@ func (r *refusals) note(peer api.Peer, call string, err error) {
 	entry.Warn("refused: " + strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// kindOf returns the kind that an error of the API has.
+// kindOf returns the kind of an error of the API.
 func kindOf(err error) string {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e.Kind

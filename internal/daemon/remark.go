@@ -7,8 +7,8 @@ import (
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
-// remark returns hookhost's part of the comment of this host's vnode: why what PBS has sent is not
-// in force. "" is for nothing.
+// remark returns hookhost's part of the comment of this host's vnode: why the configuration that
+// PBS has sent is not in force. It returns "" if there is nothing to say.
 func (c *configuration) remark() string {
 	c.sent.mu.Lock()
 	refused := c.sent.refused
@@ -24,16 +24,16 @@ func (c *configuration) remark() string {
 	return text
 }
 
-// mustRemark reports whether the comment is not known to be as remark has it.
+// mustRemark reports whether the comment may lack the current remark.
 func (c *configuration) mustRemark() bool {
 	had, err := nodestate.Dir(c.paths.State).Remark()
 	return err == nil && had != c.remark()
 }
 
-// commentVnode puts the remark into the comment of this host's vnode, and takes back the one of
-// before. All else in the comment stays. An event without the comment changes nothing. An event in
-// which a hook sets comment or state is skipped; the next host event carries the remark. A remark
-// that was taken back is forgotten once the server shows that it is gone.
+// commentVnode puts the remark into the comment of this host's vnode, and removes the previous one.
+// The rest of the comment stays. An event without the comment changes nothing. An event in which a
+// hook sets comment or state is skipped; the next host event carries the remark. A removed remark
+// is forgotten once the server shows that it is gone.
 func (c *configuration) commentVnode(req *hostapi.Request, out *hostapi.Outcome) error {
 	if req.Event.ForJob() || !c.mustRemark() {
 		return nil
@@ -54,7 +54,7 @@ func (c *configuration) commentVnode(req *hostapi.Request, out *hostapi.Outcome)
 	if err != nil {
 		return err
 	}
-	if had != "" { // first that goes
+	if had != "" { // remove that first
 		now = ""
 	}
 	after := withRemark(withoutRemark(before, had), now)
@@ -85,7 +85,7 @@ func withRemark(comment, remark string) string {
 	return comment + remarkSeparator + remark
 }
 
-// withoutRemark takes a remark out of a comment, with the separator that it came with.
+// withoutRemark removes a remark and its separator from a comment.
 func withoutRemark(comment, remark string) string {
 	before, after, found := strings.Cut(comment, remark)
 	if remark == "" || !found {
@@ -93,7 +93,7 @@ func withoutRemark(comment, remark string) string {
 	}
 	if rest, cut := strings.CutSuffix(before, remarkSeparator); cut {
 		before = rest
-	} else if before == "" { // somebody wrote after it
+	} else if before == "" { // a person wrote after it
 		after = strings.TrimPrefix(after, remarkSeparator)
 	}
 	return before + after

@@ -20,18 +20,18 @@ import (
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
-// Report returns the report of a live job, measured now, else the last one of a finished job.
+// Report returns the report of a live job, measured now, or the last report of a finished job.
 func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error) {
 	record := j.store.Get(id)
-	if record == nil || !may(record.Job) { // an id may have been another's before
+	if record == nil || !may(record.Job) { // another user may have had the id before
 		return j.finished(ctx, id, may)
 	}
-	// A user asks as often as the user likes. Only root may do so for a job that is not known.
+	// Users may ask as often as they like. Only root may ask for a job that is unknown.
 	refresh, level := j.host.RefreshForUser, logrus.DebugLevel
 	if may(nil) {
 		refresh, level = j.host.Refresh, logrus.WarnLevel
 	}
-	if err := refresh(ctx, id); err != nil { // the report will be older than it might
+	if err := refresh(ctx, id); err != nil { // the report will be older than it could be
 		j.log.WithField("job", id).Logf(level, "measure for report: %v", err)
 	}
 	if fresh := j.store.Get(id); fresh != nil {
@@ -60,9 +60,8 @@ func (j *jobs) finished(ctx context.Context, id string, may func(*hostapi.Job) b
 }
 
 // Find calls yield with the report of each job that the filter chooses and whose owner may admits.
-// Live jobs have what is read at once, see atPresent, and none has its series. A job that ends
-// meanwhile is in the list once. The log has each damaged report once, however often it is asked
-// for.
+// Live jobs are reported with their current usage, see atPresent, and without a series. A job that
+// ends meanwhile is listed once. Each damaged report is logged only once.
 func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool,
 	yield func(json.RawMessage) bool) error {
 	var live []*report.Report
@@ -94,7 +93,8 @@ func (j *jobs) Find(ctx context.Context, f report.Filter, may func(uid int) bool
 	return cmp.Or(damageIn(err), err)
 }
 
-// yieldEach calls yield with the JSON of reports until it returns false, as yieldEach does then.
+// yieldEach calls yield with the JSON of each report until it returns false. yieldEach then also
+// returns false.
 func yieldEach(reports []*report.Report, yield func(json.RawMessage) bool) bool {
 	for _, r := range reports {
 		if text, err := json.Marshal(r); err == nil && !yield(text) {
@@ -104,7 +104,7 @@ func yieldEach(reports []*report.Report, yield func(json.RawMessage) bool) bool 
 	return true
 }
 
-// logDamage logs the damaged reports that the log does not have.
+// logDamage logs damaged reports that were not logged before.
 func (j *jobs) logDamage(err error) {
 	var damage *reports.DamageError
 	if !errors.As(err, &damage) {
@@ -119,8 +119,8 @@ func (j *jobs) logDamage(err error) {
 	}
 }
 
-// pauses makes a search of a daemon sleep for as long as it has worked. A thread that works all the
-// time waits for its cpu on a busy node, and events would wait with it.
+// pauses makes a search sleep for as long as it has worked. A thread that works without a pause has
+// to wait for its cpu on a busy node, and events would wait with it.
 type pauses struct{ last time.Time }
 
 func (p *pauses) pause() {
@@ -131,8 +131,8 @@ func (p *pauses) pause() {
 	}
 }
 
-// live returns the reports of live jobs that the filter chooses, those that began last first. No
-// more jobs are measured than the filter's limit.
+// live returns the reports of live jobs that the filter chooses, latest first. It measures no more
+// jobs than the filter's limit.
 func (j *jobs) live(f report.Filter, may func(uid int) bool) []*report.Report {
 	var records []*jobstate.Record
 	for _, record := range j.store.List() {
@@ -155,9 +155,9 @@ func (j *jobs) live(f report.Filter, may func(uid int) bool) []*report.Report {
 	return reports
 }
 
-// atPresent gives the record of a job what the job uses at this moment. The last measurement of its
-// hooks is older: its cpu time and the walltime of now would make an efficiency that is none. A job
-// of several hosts has no figures at all, as nothing is read of the others. Grants and kills stay.
+// atPresent updates the record of a job with its current usage. The last measurement of its hooks
+// is older: its cpu time and the current walltime would give a wrong efficiency. A job on several
+// hosts gets no figures, because the other hosts are not read. Grants and kills stay.
 func (j *jobs) atPresent(record *jobstate.Record) {
 	record.ResourcesUsed = nil
 	var peak *int64
@@ -174,7 +174,7 @@ func (j *jobs) atPresent(record *jobstate.Record) {
 		return
 	}
 	uses, err := j.present(record.Job.ID)
-	if err != nil { // the job is ending, or nothing has made it a cgroup
+	if err != nil { // the job is ending, or nothing has made a cgroup for it
 		return
 	}
 	here := cmp.Or(record.Hosts[j.node], &hostapi.HostUsage{})
@@ -186,7 +186,7 @@ func (j *jobs) atPresent(record *jobstate.Record) {
 	record.Hosts = map[string]*hostapi.HostUsage{j.node: here}
 }
 
-// grantedOf returns the usage of a host without what its hooks have measured.
+// grantedOf returns the usage of a host without the measurements of its hooks.
 func grantedOf(h *hostapi.HostUsage) *hostapi.HostUsage {
 	granted := &hostapi.HostUsage{
 		CPUs: h.CPUs, Mems: h.Mems, NCPUs: h.NCPUs, MemLimitBytes: h.MemLimitBytes, OOMKills: h.OOMKills, Kill: h.Kill,
@@ -198,7 +198,7 @@ func grantedOf(h *hostapi.HostUsage) *hostapi.HostUsage {
 	return granted
 }
 
-// damageIn returns the API's error for damaged reports, nil if err is none of those.
+// damageIn returns the API's error for damaged reports, or nil for other errors.
 func damageIn(err error) error {
 	var damage *reports.DamageError
 	if !errors.As(err, &damage) {

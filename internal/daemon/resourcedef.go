@@ -10,9 +10,9 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// customResources returns the custom resources that the server knows, as it has told the pbs_mom
+// customResources returns the server's custom resources. The server has sent them to the pbs_mom
 // that runs the process caller as its hook. The file is beside the working directory of the hooks.
-// An absent file says that the server knows none, or has not told.
+// If it is absent, the server has none, or has not sent them.
 func (m *pbsMoM) customResources(caller int) openpbs.Custom {
 	dir := pbshook.MoMHooks(pbs.HooksOfHook(m.procfs, caller))
 	if dir == "" {

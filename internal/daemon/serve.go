@@ -21,27 +21,28 @@ import (
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// Options says how a daemon serves.
+// Options configures a daemon.
 type Options struct {
 	Paths
-	Settings settings.Settings // as they were read from Paths.Source
+	Settings settings.Settings // as read from Paths.Source
 	Version  string
 	Log      *logrus.Logger
-	Reload   <-chan os.Signal // has the configuration and the hooks read again
+	Reload   <-chan os.Signal // triggers a reload of the configuration and the hooks
 	Invoked  bool             // systemd has set INVOCATION_ID, which a shell's children may have inherited
 }
 
-// longestEvent is a little more than the longest alarm of the built-in hooks. The next daemon ends
-// an event that is cut off, or goes on with it, as after a crash.
+// longestEvent is how long a daemon that stops waits for its events. It is longer than a built-in
+// hook's alarm and than pbs_mom's default alarm of 90 s. If an event is cut off, the next daemon
+// ends it or continues it, as after a crash.
 const longestEvent = 100 * time.Second
 
-// Serve is the owner's life. Serve ends with ctx, after the events that it is carrying out. Jobs
-// live on. Serve fails with the owner's pid if another process is the owner.
+// Serve runs the owner until ctx ends and the current events are over. Jobs live on. It fails with
+// the owner's pid if another process is the owner.
 func Serve(ctx context.Context, o Options) error {
-	if err := CloseInherited(); err != nil { // hooks' programs are not to have them
+	if err := CloseInherited(); err != nil { // hooks' programs must not get them
 		return err
 	}
-	unix.Umask(0o022) // of what is made for jobs, as pbs_mom has it (openpbs src/resmom/mom_main.c)
+	unix.Umask(0o022) // for files made for jobs, as in pbs_mom (openpbs src/resmom/mom_main.c)
 	if err := o.Settings.Stay(o.recorded); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func Serve(ctx context.Context, o Options) error {
 	o.warnApart(systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait)).Running())
 
 	stopping, ctx := ctx.Done(), context.WithoutCancel(ctx)
-	// The socket first: callers wait until there is something to answer them.
+	// The socket first: callers wait until the daemon can answer them.
 	listener, err := api.Listen(o.Socket)
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func Serve(ctx context.Context, o Options) error {
 	}
 }
 
-// server returns the server of the API with all its answers.
+// server returns the server of the API with all its backends.
 func (d *daemon) server() *api.Server {
 	s := api.NewServer(d, d.jobs, d, d.processes)
 	s.Reports, s.MoM, s.Host, s.Refused = d.jobs, d.mom, d.conf.node, d.refusals.note
@@ -114,7 +115,8 @@ func (d *daemon) server() *api.Server {
 }
 
 // lockDir makes this daemon the only one with its socket in that directory. Files of hooks'
-// programs and of jobs lie beside the socket. A daemon removes those that no job of its own has.
+// programs and of jobs lie beside the socket. A daemon removes those that belong to none of its
+// jobs.
 func (o *Options) lockDir() (*prefixLock, error) {
 	lock, err := acquire(filepath.Dir(o.Socket), api.DirectoryLock) // no prefix has that name
 	if err != nil {
@@ -123,7 +125,7 @@ func (o *Options) lockDir() (*prefixLock, error) {
 	return lock, nil
 }
 
-// warnApart logs what it means that systemd runs the node and has not started the daemon.
+// warnApart logs the consequences if systemd runs the node but has not started the daemon.
 func (o *Options) warnApart(systemdRuns bool) {
 	at := ""
 	if proc, err := kernfs.Open("/proc"); err == nil {
@@ -138,7 +140,7 @@ func (o *Options) warnApart(systemdRuns bool) {
 		"For good: systemctl start hookhost", cmp.Or(at, "an unknown cgroup"))
 }
 
-// reload takes over a changed configuration, or logs why not and goes on with the old one.
+// reload applies a changed configuration, or logs why it cannot and keeps the old one.
 func (o *Options) reload(ctx context.Context, d *daemon) {
 	o.notify(sdnotify.SdNotifyReloading)
 	if err := d.conf.Reload(ctx); err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// learnVntype finds the vntype before an event about the node is carried out. The configuration's
-// conditions may depend on it. A vntype that has changed makes them be resolved again, and the
+// learnVntype finds the vntype before an event about the node is carried out, because conditions of
+// the configuration may depend on it. If the vntype has changed, they are evaluated again, and the
 // hooks get the result.
 //
-// The file counts, and the event's vnode_list says afterwards what the file says. A vntype in
-// MoM's vnode_list may be hookhost's own answer to the last exechost_startup, so it is written only
-// if there is no file. Only the daemon writes: events about the node come from pbs_mom, that is
+// The file takes precedence, and the event's vnode_list is then changed to match. A vntype in MoM's
+// vnode_list may be hookhost's own answer to the last exechost_startup, so it is written only if
+// there is no file. Only the daemon writes: events about the node come from pbs_mom, that is, from
 // root (see api.Listen).
 func (c *configuration) learnVntype(ctx context.Context, req *hostapi.Request) error {
 	if req.Event.ForJob() {

@@ -15,23 +15,23 @@ const (
 	typeSite = "site" // a hook of this site
 	TypePBS  = "pbs"  // a hook that comes with hookhost
 
-	userAdmin = "pbsadmin" // the hook runs as the host does: root
+	userAdmin = "pbsadmin" // the hook runs as the host's user: root
 	userOwner = "pbsuser"  // PBS runs the hook as the job's owner; refused here
 )
 
-// FailAction is what PBS is to do when a hook failed (or, clear_vnodes_upon_recovery, when it works
-// again).
+// FailAction is an action of PBS when a hook has failed. clear_vnodes_upon_recovery acts when the
+// hook works again.
 type FailAction string
 
-// The fail_actions of PBS. The absence of all of them is written "none".
+// The fail_actions of PBS. An empty list is written "none".
 const (
 	FailOfflineVnodes    FailAction = "offline_vnodes"
 	FailClearVnodes      FailAction = "clear_vnodes_upon_recovery"
 	FailSchedulerRestart FailAction = "scheduler_restart_cycle"
 )
 
-// failActionEvents lists at which events each of them can act; a hook needs one of these (PBS Hooks
-// Guide, fail_action).
+// failActionEvents lists the events at which each action takes effect; a hook needs one of these
+// (PBS Hooks Guide, fail_action).
 var failActionEvents = map[FailAction][]hostapi.Event{
 	FailOfflineVnodes:    {hostapi.EventBegin, hostapi.EventStartup, hostapi.EventPrologue},
 	FailClearVnodes:      {hostapi.EventStartup},
@@ -46,28 +46,28 @@ type Attributes struct {
 	// Order is the hook's place in the chain, ascending: 1 to 1000, with type=pbs 1 to 2000. Hooks
 	// of equal order run in the order of their creation.
 	Order int `toml:"order" json:"order"`
-	// Alarm is how many seconds one event may take the hook, its start included.
+	// Alarm is the time limit for one event, in seconds, including the start of the program.
 	Alarm      int            `toml:"alarm" json:"alarm"`
 	FailAction FailActionList `toml:"fail_action" json:"fail_action"`
 	// Freq is the time in seconds from the end of one exechost_periodic to the next.
 	Freq int    `toml:"freq" json:"freq"`
 	Type string `toml:"type" json:"type"`
 	User string `toml:"user" json:"user"`
-	// Debug has each request and outcome of the hook logged.
+	// Debug logs each request and outcome of the hook.
 	Debug bool `toml:"debug" json:"debug"`
 }
 
-// DefaultAttributes returns what `create hook` of qmgr gives a hook.
+// DefaultAttributes returns the attributes of a hook created by `create hook` of qmgr.
 func DefaultAttributes() Attributes {
 	return Attributes{Enabled: true, Order: 1, Alarm: 30, Freq: 120, Type: typeSite, User: userAdmin}
 }
 
-// Gets reports whether the hook is to get the event, provided that its program handles it.
+// Gets reports whether the hook gets the event, provided that its program handles it.
 func (a Attributes) Gets(e hostapi.Event) bool {
 	return a.Enabled && (len(a.Event) == 0 || slices.Contains(a.Event, e))
 }
 
-// FailActions returns what acts at event e: after a failure, or after a success when failed is
+// FailActions returns the actions for event e: after a failure, or after a success if failed is
 // false.
 func (a Attributes) FailActions(e hostapi.Event, failed bool) []FailAction {
 	var acts []FailAction
@@ -110,7 +110,7 @@ func (a Attributes) check() error {
 	return nil
 }
 
-// set gives an attribute a value, as the assignments of qmgr spell it.
+// set sets an attribute to a value spelled as in qmgr's assignments.
 func (a *Attributes) set(attr, value string) error {
 	var err error
 	switch attr {
@@ -151,7 +151,7 @@ func (l EventList) String() string { return join(l) }
 // MarshalText writes the list with commas; the empty list is "".
 func (l EventList) MarshalText() ([]byte, error) { return []byte(join(l)), nil }
 
-// UnmarshalText fails on an event that PBS's MoM does not have and on one that comes twice.
+// UnmarshalText rejects an event that PBS's MoM does not have and one that is listed twice.
 func (l *EventList) UnmarshalText(b []byte) error {
 	list, err := split(string(b), hostapi.ParseEvent)
 	if err == nil {
@@ -174,8 +174,8 @@ func (l FailActionList) String() string {
 // MarshalText writes the list with commas; the empty list is "none".
 func (l FailActionList) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText fails on an action that PBS does not have, on one that comes twice, and on none
-// beside another.
+// UnmarshalText rejects an action that PBS does not have, one that is listed twice, and none beside
+// another.
 func (l *FailActionList) UnmarshalText(b []byte) error {
 	if s := strings.TrimSpace(string(b)); s == "none" || s == "" {
 		*l = nil
@@ -223,7 +223,7 @@ func split[T comparable](s string, parse func(string) (T, error)) ([]T, error) {
 	return list, nil
 }
 
-// parseBool takes what qmgr takes for a boolean.
+// parseBool accepts qmgr's spellings of a boolean.
 func parseBool(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "true", "t", "yes", "y", "1":

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// When a hook counts as broken, and for how long it is then left alone: doubled each time it fails
-// again.
+// When a hook counts as broken, and how long it then pauses. The pause doubles with each further
+// failure.
 const (
 	crashLimit   = 5
 	crashWindow  = 5 * time.Minute
@@ -15,15 +15,15 @@ const (
 	firstRetry   = time.Second // after a single failed start
 )
 
-// breaker keeps a program that crashes again and again from being started again and again. Its zero
-// value is closed.
+// breaker keeps a program that crashes repeatedly from being restarted each time. Its zero value is
+// closed.
 type breaker struct {
 	crashes []time.Time // of the last crashWindow
 	pause   time.Duration
 	until   time.Time // the end of the pause
 }
 
-// crash notes a crash, an alarm or a start that failed.
+// crash records a crash, an alarm or a start that failed.
 func (b *breaker) crash(now time.Time) {
 	if b.pause > 0 && now.Sub(b.until) > crashWindow {
 		*b = breaker{} // it has worked since
@@ -43,7 +43,7 @@ func (b *breaker) crash(now time.Time) {
 	b.until = now.Add(b.pause)
 }
 
-// check returns why the program is not to be started now, nil when it may be.
+// check returns why the program must not be started now, or nil if it may be.
 func (b *breaker) check(now time.Time) error {
 	if left := b.until.Sub(now); left > 0 {
 		return fmt.Errorf("disabled after %d crashes in %dm; next try in %v", crashLimit, int(crashWindow.Minutes()),
@@ -52,7 +52,7 @@ func (b *breaker) check(now time.Time) error {
 	return nil
 }
 
-// retry returns how long to wait before a start is tried again of its own accord.
+// retry returns how long to wait before the start is retried automatically.
 func (b *breaker) retry(now time.Time) time.Duration {
 	if left := b.until.Sub(now); left > 0 {
 		return left

@@ -12,14 +12,14 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// call carries out one event within the hook's alarm, which covers a start and a replay as well.
-// The kind of an error is KindTimeout for the alarm, KindNode when the program cannot be started,
-// KindInternal when it crashed on the event twice. KindBusy wraps errRetired when another program
-// has taken this one's place. KindBusy is also the kind when the alarm rings while the program
-// before this one has not ended. Any other kind is the hook's. The outcome may be there beside an
-// error. The outcome is nil without one when the hook does not handle the event.
+// call carries out one event within the hook's alarm, which includes a start and a replay. The kind
+// of an error is KindTimeout for the alarm and KindNode if the program cannot be started. It is
+// KindInternal if the program crashed twice on the event. KindBusy wraps errRetired if another
+// program has replaced this one. KindBusy is also the kind if the alarm rings while the previous
+// program is still ending. Any other kind comes from the hook. An outcome may accompany an error.
+// Without an error, the outcome is nil if the hook does not handle the event.
 //
-// Only the alarm harms the program. When ctx ends for another reason the call is given up with its
+// Only the alarm harms the program. If ctx ends for another reason, the call is abandoned with its
 // cause, KindBusy.
 func (p *Plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	p.mu.Lock()
@@ -39,7 +39,7 @@ func (p *Plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 	if errors.Is(err, errAlarm) {
 		lost, is := errors.AsType[Unanswered](err)
 		err = hostapi.Errorf(hostapi.KindTimeout, "alarm after %ds", h.Alarm)
-		if p.waits() { // nothing of the hook or the node has failed
+		if p.waits() { // neither the hook nor the node has failed
 			err = hostapi.Errorf(hostapi.KindBusy, "alarm after %ds: the program before this one still runs", h.Alarm)
 		}
 		if is {
@@ -53,18 +53,18 @@ func (p *Plugin) call(ctx context.Context, req *hostapi.Request) (*hostapi.Outco
 
 var errAlarm = errors.New("alarm")
 
-// errRetired is what calls fail with after the hook was deleted or changed. A successor may have
-// taken the hook's place.
+// errRetired is the error of calls after the hook was deleted or changed. A successor may have
+// replaced it.
 var errRetired = errors.New("it was taken out of service")
 
 func retiredError(hook string) error {
 	return hostapi.Errorf(hostapi.KindBusy, "hook %s: %w", hook, errRetired)
 }
 
-// Unanswered is the error of an event that the hook was not there to answer.
+// Unanswered is the error of an event for which the hook was not available.
 type Unanswered struct {
 	Err error
-	// Got reports whether the hook got the event, and so may have done a part of it.
+	// Got reports whether the hook received the event, and so may have carried out a part of it.
 	Got bool
 }
 
@@ -73,17 +73,16 @@ func (u Unanswered) Error() string { return u.Err.Error() }
 // Unwrap returns the cause.
 func (u Unanswered) Unwrap() error { return u.Err }
 
-// deathGrace is how long a program whose connection broke has to be gone by itself.
+// deathGrace is the time in which a program must end by itself after its connection broke.
 const deathGrace = time.Second
 
-// callOrReplay calls the hook, and once more when it crashed. A start that fails is tried once more
-// as well.
+// callOrReplay calls the hook, and again if it crashed. A start that fails is also tried again.
 func (p *Plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	reached, restarted, replayed := false, false, false
 	for {
 		inst, err := p.instanceFor(ctx)
 		if err != nil && !restarted && ctx.Err() == nil {
-			restarted = true // somebody may have killed the program while it started
+			restarted = true // the program may have been killed while it started
 			continue
 		}
 		if err != nil {
@@ -108,7 +107,7 @@ func (p *Plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 		}
 		p.died(ctx, inst)
 		if inst.killed.Load() {
-			continue // by another job's alarm; this one's own goes on
+			continue // killed by another job's alarm; this call's alarm has not rung
 		}
 		if replayed {
 			return nil, hostapi.Errorf(hostapi.KindInternal, "crashed twice: %s", inst.cause())
@@ -117,8 +116,8 @@ func (p *Plugin) callOrReplay(ctx context.Context, req *hostapi.Request) (*hosta
 	}
 }
 
-// overdue is the error of an event during which ctx has ended: by the alarm, or since the host gave
-// it up.
+// overdue is the error of an event during which ctx has ended: by the alarm, or because the host
+// gave up.
 func overdue(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), errAlarm) {
 		return errAlarm
@@ -126,10 +125,10 @@ func overdue(ctx context.Context) error {
 	return Unanswered{hostapi.Errorf(hostapi.KindBusy, "given up: %w", context.Cause(ctx)), true}
 }
 
-// early is how much gRPC's own timer for a deadline may be ahead of the context's.
+// early is how far gRPC's own timer for a deadline may be ahead of the context's.
 const early = 100 * time.Millisecond
 
-// late reports whether err is there because ctx has ended.
+// late reports whether the end of ctx caused err.
 func late(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -141,14 +140,14 @@ func late(ctx context.Context, err error) bool {
 	return ctx.Err() != nil
 }
 
-// died waits until the program whose connection broke has ended, and takes it out of use.
+// died waits until the program whose connection broke has ended, and stops using it.
 func (p *Plugin) died(ctx context.Context, inst *instance) {
 	grace := time.NewTimer(deathGrace)
 	defer grace.Stop()
 	select {
 	case <-inst.exited:
 	case <-grace.C:
-		inst.signal() // it lives without its socket: no use to anybody
+		inst.signal() // it lives without its socket and is useless
 		select {
 		case <-inst.exited:
 		case <-ctx.Done():
@@ -157,7 +156,7 @@ func (p *Plugin) died(ctx context.Context, inst *instance) {
 	p.drop(inst)
 }
 
-// trace tells the host of one call, and logs it where that is wanted.
+// trace reports one call to the host, and logs it if that is enabled.
 func (p *Plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err error, took time.Duration) {
 	if out != nil || err != nil { // else it does not handle the event
 		p.host.Called(h.Name, out, err, took)
@@ -182,7 +181,7 @@ func (p *Plugin) trace(h Hook, req *hostapi.Request, out *hostapi.Outcome, err e
 	entry.WithFields(logrus.Fields{"request": asJSON(req), "outcome": asJSON(out)}).Info("hook called")
 }
 
-// asJSON returns v as JSON for the log, or the text of the error if v has no JSON.
+// asJSON returns v as JSON for the log, or the text of the error if v cannot be encoded.
 func asJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -46,8 +46,8 @@ func (c *Candidate) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	return out, err
 }
 
-// Err returns why the program is of no use: a call crashed it, overran the alarm or was given up.
-// Its kind is KindNode.
+// Err returns why the program is useless: a call crashed it, overran the alarm or was abandoned.
+// The kind is KindNode.
 func (c *Candidate) Err() error {
 	if c.dead == nil {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// ErrClosed is what Reload fails with after Close has begun.
+// ErrClosed is the error of Reload after Close has begun.
 var ErrClosed = errors.New("the host is closing")
 
-// Options is what a Catalog is made of. All of it is needed.
+// Options are the parts of a Catalog. All are required.
 type Options struct {
 	Registry *Registry
 	// RuntimeDir is for sockets. No other Catalog may use it.
@@ -40,12 +40,12 @@ type Catalog struct {
 
 	mu      sync.RWMutex
 	plugins []*Plugin                  // of the enabled hooks in order; replaced, never changed
-	gone    map[string]<-chan struct{} // of the last Plugin of each hook, which may be disabled by now
+	gone    map[string]<-chan struct{} // of the last Plugin of each hook, which may now be disabled
 	closed  bool
 }
 
-// Open reads the registry. Start starts the programs. A hook's file that cannot be used is no
-// error: the hook's events fail.
+// Open reads the registry. Start starts the programs. A hook's file that cannot be used is not an
+// error: instead, the hook's events fail.
 func Open(o Options) (*Catalog, error) {
 	hooks, err := o.Registry.List()
 	if err != nil {
@@ -66,16 +66,16 @@ func Open(o Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Start starts the programs in the background. A program that does not start fails the events that
-// need its hook.
+// Start starts the programs in the background. If a program does not start, the events that need
+// its hook fail.
 func (c *Catalog) Start() {
 	for _, p := range c.List() {
 		p.start()
 	}
 }
 
-// arrange returns the plugins of the enabled hooks in order. A plugin of old stays if its program
-// need not be started anew.
+// arrange returns the plugins of the enabled hooks in order. It keeps a plugin in old whose program
+// need not be restarted.
 func (c *Catalog) arrange(old []*Plugin, hooks []Hook) []*Plugin {
 	var next []*Plugin
 	for _, hook := range hooks {
@@ -94,10 +94,10 @@ func (c *Catalog) arrange(old []*Plugin, hooks []Hook) []*Plugin {
 	return next
 }
 
-// Reload reads the registry again. Hooks that are gone or changed in program or configuration end
-// after the calls they are in, for which wait waits until its ctx ends. Hooks that are new are
-// started, and changed ones once the program before has ended. The others run on with their new
-// attributes. On an error, such as of a hook's file that cannot be used, nothing changes.
+// Reload reads the registry again. Hooks that were removed, or whose program or configuration
+// changed, stop after their current calls; wait waits for these until its ctx ends. New hooks are
+// started. A changed hook is started once its old program has stopped. The others keep running with
+// their new attributes. On an error, such as a hook's file that cannot be used, nothing changes.
 func (c *Catalog) Reload() (wait func(ctx context.Context), err error) {
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
@@ -139,7 +139,7 @@ func (c *Catalog) List() []*Plugin {
 	return c.plugins
 }
 
-// Find returns the plugin of an enabled hook, nil when there is none.
+// Find returns the plugin of an enabled hook, or nil.
 func (c *Catalog) Find(name string) *Plugin {
 	plugins := c.List()
 	i := slices.IndexFunc(plugins, func(p *Plugin) bool { return p.Hook().Name == name })
@@ -149,7 +149,7 @@ func (c *Catalog) Find(name string) *Plugin {
 	return plugins[i]
 }
 
-// Status returns every registered hook and how its program does, in order.
+// Status returns every registered hook with the state of its program, in order.
 func (c *Catalog) Status() ([]Status, error) {
 	hooks, err := c.registry.List()
 	var list []Status
@@ -158,7 +158,7 @@ func (c *Catalog) Status() ([]Status, error) {
 		if p := c.Find(hook.Name); p != nil {
 			s = p.status()
 		}
-		if err := hook.err(); err != nil { // what runs may be what was there before
+		if err := hook.err(); err != nil { // the running program may be of the previous version
 			s.Error = err.Error()
 		}
 		list = append(list, s)
@@ -166,7 +166,7 @@ func (c *Catalog) Status() ([]Status, error) {
 	return list, err
 }
 
-// Programs returns the hooks in force and how their programs do, in order. Programs reads no file.
+// Programs returns the hooks in force with the state of their programs, in order. It reads no file.
 func (c *Catalog) Programs() []Status {
 	var list []Status
 	for _, p := range c.List() {
@@ -175,8 +175,8 @@ func (c *Catalog) Programs() []Status {
 	return list
 }
 
-// Close waits for the calls under way, until ctx is done, and ends the programs. After Close no
-// process and no socket of theirs is left. Idempotent.
+// Close waits for the calls under way, until ctx is done, and stops the programs. After Close, no
+// process and no socket of these programs is left. Idempotent.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed {

@@ -18,21 +18,21 @@ type Hook struct {
 	Name string `toml:"-" json:"name"`
 	Attributes
 
-	// Program and Config are absolute paths; "" for what was not imported yet. SHA256 is the
-	// program's checksum; a built-in hook may have none, its program is part of the same
-	// installation as the host.
+	// Program and Config are absolute paths, "" if not imported yet. SHA256 is the program's
+	// checksum. A built-in hook needs none, because its program is installed together with the
+	// host.
 	Program string `toml:"program" json:"program"`
 	SHA256  string `toml:"sha256" json:"sha256,omitempty"`
 	Config  string `toml:"config" json:"config,omitempty"`
 
 	Created time.Time `toml:"created" json:"created,omitzero"`
 
-	// BuiltIn says that the hook comes with hookhost, with ConfigData as its configuration.
+	// BuiltIn means that the hook comes with hookhost and has ConfigData as its configuration.
 	BuiltIn    bool   `toml:"-" json:"built_in,omitempty"`
 	ConfigData []byte `toml:"-" json:"-"`
 
-	// Fault says why the hook's file cannot be used; the rest is then what could be told of it. ""
-	// when it can.
+	// Fault says why the hook's file cannot be used, or is "". With a fault, the other fields hold
+	// only what could be read.
 	Fault string `toml:"-" json:"fault,omitempty"`
 }
 
@@ -65,7 +65,7 @@ func decodeHook(b []byte, h *Hook) error {
 
 var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// oneLine turns the parser's errors into one line that says where.
+// oneLine shortens the parser's errors to one line that names the place.
 func oneLine(err error) error {
 	if strict := (*toml.StrictMissingError)(nil); errors.As(err, &strict) && len(strict.Errors) > 0 {
 		line, _ := strict.Errors[0].Position()
@@ -81,8 +81,8 @@ func oneLine(err error) error {
 	return err
 }
 
-// encode writes all keys of a site's hook, and of a built-in one those that differ from what it
-// came with.
+// encode writes all keys of a site's hook. For a built-in hook it writes only those that differ
+// from the defaults.
 func (r *Registry) encode(h Hook) ([]byte, error) {
 	if b, ok := r.builtIn(h.Name); ok {
 		return toml.Marshal(h.Attributes.differing(b.Attributes))
@@ -90,7 +90,7 @@ func (r *Registry) encode(h Hook) ([]byte, error) {
 	return toml.Marshal(h)
 }
 
-// differing returns the attributes, by name, whose value is another one in defaults.
+// differing returns the attributes, by name, that differ from defaults.
 func (a Attributes) differing(defaults Attributes) map[string]any {
 	differing := make(map[string]any)
 	mine, theirs := reflect.ValueOf(a), reflect.ValueOf(defaults)

@@ -25,8 +25,8 @@ const (
 )
 
 // Import copies a hook's program or configuration and registers the copy, a program with its
-// checksum. The copy is named after its content, so a host that starts the hook meanwhile finds the
-// old pair or the new one.
+// checksum. The copy is named after its content. So a host that starts the hook meanwhile finds
+// either the old pair or the new one.
 func (r *Registry) Import(name, contentType string, content io.Reader) error {
 	if _, ok := r.builtIn(name); ok {
 		return fmt.Errorf("hook %s: it comes with hookhost: its program and configuration are hookhost's own", name)
@@ -89,8 +89,7 @@ func unknownContent(contentType string) error {
 	return fmt.Errorf("content type %q: want %s or %s", contentType, ContentProgram, ContentConfig)
 }
 
-// discard removes a copy that Import made. Files elsewhere, which somebody registered by hand,
-// stay.
+// discard removes a copy that Import made. Files elsewhere, which were registered by hand, stay.
 func (r *Registry) discard(path string) error {
 	if path == "" || filepath.Dir(path) != filepath.Clean(r.ProgramDir) {
 		return nil

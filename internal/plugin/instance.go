@@ -22,15 +22,15 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// outputGrace is how long output is still read after a program's end. Only a process that it left
-// behind keeps it open.
+// outputGrace is how long output is still read after a program's end. Only a process that the
+// program left behind keeps the output open.
 const outputGrace = 200 * time.Millisecond
 
-// stopGrace is how long a program may take to end when it is asked to.
+// stopGrace is how long a program may take to end when asked to.
 const stopGrace = 2 * time.Second
 
-// killGrace is how long a killed program may take to die. A process in state D may never die. The
-// host stops waiting after killGrace.
+// killGrace is how long a killed program may take to die. A process in state D may never die, so
+// the host stops waiting after that time.
 const killGrace = 3 * time.Second
 
 // instance is one running program of a hook, configured and ready for events. go-plugin starts the
@@ -42,8 +42,8 @@ type instance struct {
 
 	plugin   *goplugin.Client
 	cmd      *exec.Cmd
-	signal   context.CancelFunc // sends SIGKILL to the program's session; before the start it prevents that
-	lifeline *os.File           // the reading end, which is the program's
+	signal   context.CancelFunc // sends SIGKILL to the program's session; before the start it prevents the start
+	lifeline *os.File           // the reading end, which belongs to the program
 	host     *os.File           // the lifeline's writing end; nobody ever writes
 	socket   net.Addr
 	conn     connection
@@ -52,13 +52,13 @@ type instance struct {
 	exited chan struct{}    // closed when the program has died
 	state  *os.ProcessState // valid then; nil if it was not started or not reaped
 
-	killed atomic.Bool // by the host, because of an alarm: what dies with it is no fault of the program's
+	killed atomic.Bool // by the host, because of an alarm: whatever dies with it is not the program's fault
 }
 
-// connect starts the process and gets its client.
+// connect starts the process and connects its client.
 //
-// The kernel sends the death signal of PR_SET_PDEATHSIG when the thread ends that has forked. So a
-// program has a thread that lives as long as it does.
+// The kernel sends the signal of PR_SET_PDEATHSIG when the forking thread ends. So a program has a
+// thread that lives as long as it does.
 func (i *instance) connect() error {
 	started := make(chan error)
 	go func() {
@@ -83,11 +83,11 @@ func (i *instance) connect() error {
 	if err != nil {
 		return err
 	}
-	i.client = raw.(*hostapi.Client) // as hostapi.Plugin says
+	i.client = raw.(*hostapi.Client) // the type that hostapi.Plugin returns
 	return nil
 }
 
-// watch returns when the program has died, with what was left of its session.
+// watch returns when the program and the rest of its session have died.
 func (i *instance) watch() {
 	pid := i.cmd.Process.Pid
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -103,7 +103,7 @@ func (i *instance) watch() {
 	}
 }
 
-// pid is 0 for a program that was not started.
+// pid returns 0 for a program that was not started.
 func (i *instance) pid() int {
 	if i.cmd.Process == nil {
 		return 0
@@ -111,9 +111,9 @@ func (i *instance) pid() int {
 	return i.cmd.Process.Pid
 }
 
-// stop asks the program to end, and kills it when it does not. Calls under way fail.
+// stop asks the program to end, and kills it if it does not. Calls under way fail.
 func (i *instance) stop() {
-	go i.plugin.Kill() // a call, which a program that is stopped or hangs never answers
+	go i.plugin.Kill() // makes a call, which a program that is stopped or hangs never answers
 	select {
 	case <-i.exited:
 	case <-time.After(stopGrace):
@@ -121,8 +121,8 @@ func (i *instance) stop() {
 	i.kill()
 }
 
-// kill ends the program at once and waits until nothing of it is left. Idempotent. A program that
-// does not die is waited for no longer than killGrace.
+// kill ends the program at once and waits until nothing of it is left. Idempotent. It waits at most
+// killGrace for a program that does not die.
 func (i *instance) kill() {
 	i.signal()
 	select {
@@ -133,12 +133,11 @@ func (i *instance) kill() {
 	i.conn.close()
 	i.host.Close()
 	if i.socket != nil {
-		os.Remove(i.socket.String()) // a program that was killed leaves it
+		os.Remove(i.socket.String()) // a program that was killed leaves it behind
 	}
 }
 
-// cause returns how the program ended, once it has: its last words if it panicked, else its exit
-// status.
+// cause returns how the program ended: the message of its panic, otherwise its exit status.
 func (i *instance) cause() string {
 	if words := i.stderr.lastWords(); words != "" {
 		return words
@@ -161,8 +160,8 @@ func (i *instance) dead() bool {
 	}
 }
 
-// startError finds the reason why a start failed in how the program ended; err is what go-plugin or
-// the hook said.
+// startError looks for the reason of a failed start in the way the program ended. err comes from
+// go-plugin or the hook.
 func (i *instance) startError(ctx context.Context, err error) error {
 	var own *hostapi.Error
 	switch {
@@ -175,12 +174,12 @@ func (i *instance) startError(ctx context.Context, err error) error {
 	case i.endedItself():
 		return fmt.Errorf("it ended before it was ready: %s", i.cause())
 	}
-	first, _, _ := strings.Cut(err.Error(), "\n") // of several lines of advice
+	first, _, _ := strings.Cut(err.Error(), "\n") // drops several lines of advice
 	return fmt.Errorf("it does not answer as a hook does: %s (its main calls hostapi.Serve: docs/hooks.md)",
 		hostapi.Clip(first, 200))
 }
 
-// endedItself reports whether the program ended in another way than by SIGKILL.
+// endedItself reports whether the program ended other than by SIGKILL.
 func (i *instance) endedItself() bool {
 	if !i.dead() || i.state == nil {
 		return false
@@ -196,7 +195,7 @@ type connection struct {
 	c  io.Closer
 }
 
-// note is a stream interceptor: go-plugin opens a stream first of all.
+// note is a stream interceptor, because the first thing go-plugin does is to open a stream.
 func (c *connection) note(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer,
 	opts ...grpc.CallOption,

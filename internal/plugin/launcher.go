@@ -30,7 +30,7 @@ type launcher struct {
 	log *logrus.Entry
 }
 
-// newLauncher makes a directory for sockets in runtimeDir. close removes it. limit is how long a
+// newLauncher makes a directory for sockets in runtimeDir, which close removes. limit is how long a
 // program may take to start.
 func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
 	sockets, err := newSocketDir(runtimeDir)
@@ -42,15 +42,15 @@ func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logru
 	}, nil
 }
 
-// close removes the directory for sockets. The programs have ended.
+// close removes the directory for sockets. By then the programs have ended.
 func (l *launcher) close() error { return l.sockets.remove() }
 
-// lifelineFD is the child's first descriptor beside 0, 1 and 2: the reading end of a pipe. Its end
-// of file says that the host is gone.
+// lifelineFD is the child's first descriptor after 0, 1 and 2: the reading end of a pipe. End of
+// file there means that the host is gone.
 const lifelineFD = 3
 
-// environment is all that a hook's program gets beside go-plugin's own variables. A program has no
-// use for many cpus or much memory, and what it takes the jobs do not have.
+// environment is the entire environment of a hook's program apart from go-plugin's variables. A
+// program needs few cpus and little memory, and the jobs need the rest.
 var environment = []string{
 	"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 	"LANG=C.UTF-8",
@@ -60,7 +60,7 @@ var environment = []string{
 }
 
 // launch starts a hook's program and configures it. The error has KindNode and names the cause in
-// words for the administrator. Then nothing is left.
+// terms an administrator understands. After an error nothing is left.
 func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *instance, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("not ready after %v", l.limit))
 	defer cancel()
@@ -101,8 +101,8 @@ func (l *launcher) config(h Hook) ([]byte, error) {
 	return l.paths.read(h.Config, maxConfig)
 }
 
-// start starts a hook's program and shakes hands with it. The program is not configured yet. After
-// an error nothing is left of it.
+// start starts a hook's program and completes the handshake. The program is not configured yet.
+// After an error nothing of it is left.
 func (l *launcher) start(ctx context.Context, h Hook, log *logrus.Entry) (*instance, error) {
 	if h.Program == "" {
 		return nil, errors.New("no program was imported")
@@ -116,7 +116,7 @@ func (l *launcher) start(ctx context.Context, h Hook, log *logrus.Entry) (*insta
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, inst.signal) // go-plugin's start knows no context
+	stop := context.AfterFunc(ctx, inst.signal) // go-plugin's start takes no context
 	defer stop()
 	if err := inst.connect(); err != nil {
 		inst.kill()
@@ -138,7 +138,7 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 	life, signal := context.WithCancel(context.Background())
 	i.signal = signal
 	i.cmd = exec.CommandContext(life, h.Program)
-	// The session's, as a program may have started others.
+	// The session's, because a program may have started others.
 	i.cmd.Cancel = func() error { return unix.Kill(-i.cmd.Process.Pid, unix.SIGKILL) }
 	i.cmd.Dir = "/"
 	i.cmd.Env = append([]string{goplugin.EnvUnixSocketDir + "=" + string(l.sockets)}, environment...)
@@ -154,17 +154,17 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
-		StartTimeout:     2 * l.limit, // ours comes first
+		StartTimeout:     2 * l.limit, // our limit comes first
 		Stderr:           i.stderr,
 		SyncStdout:       &lines{log: log, plain: logrus.DebugLevel},
 		SyncStderr:       &lines{log: log, plain: logrus.InfoLevel},
-		// Off, and so is go-plugin's own reading of the program's log, which panics at a line whose
-		// @message is no text.
+		// Off, like go-plugin's own reading of the program's log, which panics at a line whose
+		// @message is not text.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithIdleTimeout(0), // no timer while nothing happens
-			// The windows have a fixed size. Else each message is answered by a ping and that by
-			// another, which wakes both sides up twice more.
+			// The windows have a fixed size. Otherwise each message would trigger a ping, and its
+			// answer another, which wakes both sides twice more.
 			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
 			grpc.WithChainStreamInterceptor(i.conn.note),
 		},

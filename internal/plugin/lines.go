@@ -13,13 +13,13 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds on what a hook can make the host's log hold.
+// Bounds on what a hook can write to the host's log.
 const (
-	maxLine    = 64 << 10 // a longer line is cut: no JSON any more, so logged as plain text
+	maxLine    = 64 << 10 // a longer line is cut: it is no longer JSON, so it is logged as plain text
 	maxMessage = 4 << 10
 )
 
-// lines turns a hook's output into log entries, one a line. hclog's JSON keeps its level and
+// lines turns a hook's output into log entries, one per line. hclog's JSON keeps its level and
 // fields; the trace of a panic is an error; anything else is plain text of level plain.
 type lines struct {
 	log   *logrus.Entry
@@ -31,7 +31,7 @@ type lines struct {
 	words   string // the first line of a panic
 }
 
-// Write takes any part of the output, and never fails.
+// Write accepts any part of the output, and never fails.
 func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *lines) flush() {
 	}
 }
 
-// lastWords returns the message of the panic that ended the program, "" when it did not panic.
+// lastWords returns the message of the panic that ended the program, or "" if it did not panic.
 func (l *lines) lastWords() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *lines) emit() {
 		message, fields = hostapi.Clip(message, maxMessage), withField(fields, "length", total)
 	}
 	if len(fields) > 0 {
-		// The host's own fields win: no hook speaks in another's name.
+		// The host's fields take precedence: a hook cannot pose as another.
 		maps.Copy(fields, l.log.Data)
 		entry = l.log.WithFields(fields)
 	}
@@ -114,7 +114,7 @@ func parseHclog(line []byte) (level logrus.Level, message string, fields logrus.
 	if err != nil || !isText {
 		return 0, "", nil, false
 	}
-	// A hook's worst is an error: fatal and panic would end the host.
+	// The worst level for a hook is error: fatal and panic would end the host.
 	level = max(level, logrus.ErrorLevel)
 	maps.DeleteFunc(fields, func(k string, v any) bool {
 		if s, ok := v.(string); ok {

@@ -9,21 +9,21 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds on what a hook that floods the host can do. A burst is what many jobs that run out of
-// memory at once make.
+// Bounds on a hook that floods the host. A burst is enough for many jobs that run out of memory at
+// once.
 const (
 	noticeBurst = 256
 	noticeEvery = 50 * time.Millisecond // beyond the burst
 )
 
-// Bounds on the lines of the log about notices that are dropped. The rest becomes a number.
+// Bounds on log lines about dropped notices. The rest is only counted.
 const (
 	dropBurst = 20
 	dropEvery = time.Minute
 )
 
-// listen passes on what the instance has to say between events, one notice after the other, until
-// the program ends. A notice that comes faster than the bounds waits in the hook.
+// listen passes on the instance's notices between events, one after the other, until the program
+// ends. A notice that exceeds the bounds waits in the hook.
 func (p *Plugin) listen(inst *instance) {
 	pace := rate.NewLimiter(rate.Every(noticeEvery), noticeBurst)
 	lines := rate.NewLimiter(rate.Every(dropEvery), dropBurst)
@@ -48,7 +48,7 @@ func (p *Plugin) listen(inst *instance) {
 			unlogged = 0
 		}
 		level := logrus.ErrorLevel
-		if hostapi.KindOf(err) == hostapi.KindBusy { // as of a job that is ending
+		if hostapi.KindOf(err) == hostapi.KindBusy { // for example of a job that is ending
 			level = logrus.InfoLevel
 		}
 		entry.Logf(level, "notice dropped: %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ResolveOwner fills in the uid and gid of the job's owner where the event did not say.
+// ResolveOwner fills in the uid and gid of the job's owner if the event did not say.
 func ResolveOwner(o *hostapi.Owner) error {
 	if o.UID >= 0 && o.GID >= 0 {
 		return nil

@@ -7,9 +7,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Place is a hook's place in the order of events. The program that fills it is looked up at the
-// moment of the call. So a Reload during an event takes no hook out of it that is registered before
-// and after.
+// Place is a hook's place in the order of events. Its program is looked up only when the hook is
+// called. So a Reload during an event does not skip a hook that is registered before and after.
 type Place struct {
 	catalog *Catalog
 	name    string
@@ -18,8 +17,8 @@ type Place struct {
 // Place returns the place of the hook, registered or not.
 func (c *Catalog) Place(name string) Place { return Place{c, name} }
 
-// Places returns the places of the hooks as they are now, in order. A hook that is registered later
-// gets the events that begin later.
+// Places returns the places of the current hooks, in order. A hook that is registered later gets
+// the events that begin later.
 func (c *Catalog) Places() []Place {
 	var places []Place
 	for _, p := range c.List() {
@@ -28,7 +27,7 @@ func (c *Catalog) Places() []Place {
 	return places
 }
 
-// Hook returns the hook as it is registered now, with nothing but its name when it is no more.
+// Hook returns the hook as it is registered now, or only its name if it was deleted.
 func (l Place) Hook() Hook {
 	if p := l.catalog.Find(l.name); p != nil {
 		return p.Hook()
@@ -36,18 +35,18 @@ func (l Place) Hook() Hook {
 	return Hook{Name: l.name}
 }
 
-// Gets reports whether the hook is to be called for the event.
+// Gets reports whether the hook will be called for the event.
 func (l Place) Gets(e hostapi.Event) bool {
 	p := l.catalog.Find(l.name)
 	return p != nil && p.Gets(e)
 }
 
-// Call carries out one event within the hook's alarm, as call does, by the program that has the
-// place now. If another takes the place meanwhile the other is called. Nil without an error means
-// that no such hook gets the event any more.
+// Call carries out one event within the hook's alarm, as call does, with the program that now has
+// the place. If another program takes the place meanwhile, that one is called. A nil outcome
+// without an error means that no such hook gets the event any more.
 func (l Place) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	var last *Plugin
-	got := false // a predecessor was lost in the middle of it
+	got := false // a predecessor was lost during the event
 	for {
 		p := l.catalog.Find(l.name)
 		if p == nil || !p.Gets(req.Event) {

@@ -14,19 +14,19 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Host is what hooks' programs belong to. Its methods may be called at the same time.
+// Host is the owner of hooks' programs. Its methods may be called at the same time.
 type Host interface {
-	// Startup has a new program carry out its first events, before any other reaches it. complaint
-	// is the text of a rejection.
+	// Startup carries out the first events of a new program, before it gets any other. complaint is
+	// the text of a rejection.
 	Startup(ctx context.Context, p *Plugin, fresh *Candidate) (complaint string)
-	// Notice takes over what a hook has to say of a job between events. An error is logged.
+	// Notice accepts what a hook reports about a job between events. An error is logged.
 	Notice(hook, job string, update *hostapi.JobUpdate) error
-	// Called is told of each call of a hook that is over. Called must not wait.
+	// Called is called after each call of a hook. It must not wait.
 	Called(hook string, out *hostapi.Outcome, err error, took time.Duration)
 }
 
-// Plugin supervises the program of one hook, and starts it again after its end. The breaker decides
-// when that has to stop. The methods may be called at the same time.
+// Plugin supervises the program of one hook, and restarts it when it ends, until the breaker stops
+// that. The methods may be called at the same time.
 type Plugin struct {
 	launcher *launcher
 	host     Host
@@ -35,8 +35,8 @@ type Plugin struct {
 	ctx    context.Context // starts end with it
 	cancel context.CancelFunc
 
-	before <-chan struct{} // closed when every program before this one has ended; nil where there was none
-	gone   chan struct{}   // closed when that of this one has ended as well, for good
+	before <-chan struct{} // closed when all earlier programs have ended; nil if there was none
+	gone   chan struct{}   // closed when this one's program has also ended, for good
 
 	mu       sync.Mutex
 	hook     Hook
@@ -45,20 +45,20 @@ type Plugin struct {
 	inst     *instance       // running; nil when none is
 	starting *start          // under way; nil when none is
 	failure  error           // why none runs
-	startup  string          // why the running one rejected exechost_startup; "" when it did not
+	startup  string          // why the running one rejected exechost_startup; "" if it did not
 	starts   int             // how often it was started
-	crashes  int             // ends that nobody asked for, alarms included, and starts that failed
+	crashes  int             // unexpected ends, alarms included, and starts that failed
 	breaker  breaker
 	retry    *time.Timer
-	ended    <-chan struct{} // closed when the last instance has ended, or is left behind; nil where there was none
+	ended    <-chan struct{} // closed when the last instance has ended, or is abandoned; nil if there was none
 	retired  bool
 
 	calls sync.WaitGroup // events under way; none is added after retired is set
 	lives sync.WaitGroup // starts and ends of instances
 }
 
-// supervise returns the Plugin of a hook, whose program start or the first Call starts. Starts end
-// with ctx. before is closed when the hook's last program has ended; nil where there was none.
+// supervise returns the Plugin of a hook. start or the first Call starts its program. Starts end
+// with ctx. before is closed when the hook's last program has ended; nil if there was none.
 func supervise(ctx context.Context, l *launcher, host Host, h Hook, before <-chan struct{}) *Plugin {
 	p := &Plugin{
 		launcher: l, host: host, log: l.log.WithField("hook", h.Name), hook: h, print: fingerprint(h),
@@ -76,9 +76,9 @@ func (p *Plugin) Hook() Hook {
 	return p.hook
 }
 
-// drop takes an instance that has ended, or that an alarm has killed, out of use. The next one
-// starts when it is dead, since a hook may have watches to keep. Only the first call for an
-// instance does anything.
+// drop stops using an instance that has ended, or that an alarm has killed. The next one starts
+// when it is dead, because a hook may have watches to keep. Only the first call for an instance has
+// an effect.
 func (p *Plugin) drop(inst *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *Plugin) drop(inst *instance) {
 	}
 }
 
-// setEvents notes what the program handles and tells what it was registered for in vain.
+// setEvents records what the program handles and logs registered events that it does not handle.
 func (p *Plugin) setEvents(events []hostapi.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *Plugin) setEvents(events []hostapi.Event) {
 	}
 }
 
-// Gets reports whether the hook is to be called for the event. While nobody knows what the program
-// handles it is.
+// Gets reports whether the hook will be called for the event. It returns true while it is unknown
+// what the program handles.
 func (p *Plugin) Gets(e hostapi.Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +138,7 @@ func (p *Plugin) Period() (freq time.Duration, ok bool) {
 	return time.Duration(p.hook.Freq) * time.Second, true
 }
 
-// update replaces the attributes. The result is false, and nothing changes, if h needs a new
-// process.
+// update replaces the attributes. If h needs a new process, it returns false and changes nothing.
 func (p *Plugin) update(h Hook) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +149,7 @@ func (p *Plugin) update(h Hook) bool {
 	return true
 }
 
-// retire waits for the events under way, until ctx is done, and then ends the program for good.
+// retire waits for the events under way, until ctx is done, and then ends the program permanently.
 func (p *Plugin) retire(ctx context.Context) {
 	defer close(p.gone)
 	p.mu.Lock()
@@ -167,9 +166,9 @@ func (p *Plugin) retire(ctx context.Context) {
 		p.lives.Go(inst.stop)
 	}
 	p.mu.Unlock()
-	// A program that cannot die (state D) is not waited for any longer than ctx allows.
+	// For a program that cannot die (state D), ctx limits the wait.
 	waitFor(ctx, &p.lives)
-	p.awaitBefore(ctx) // a program that was replaced before it started may have one before it still
+	p.awaitBefore(ctx) // a program replaced before its start may itself have a predecessor that still runs
 }
 
 func waitFor(ctx context.Context, wg *sync.WaitGroup) {
@@ -181,7 +180,7 @@ func waitFor(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// fingerprint changes when the program has to be started anew.
+// fingerprint changes when the program has to be restarted.
 func fingerprint(h Hook) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s %x %s", h.User, h.SHA256, h.Name, h.ConfigData, h.Fault)

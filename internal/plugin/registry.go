@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// errNoHook and errHookExists are what Registry's methods fail with when a name is unknown or
+// errNoHook and errHookExists are the errors of Registry's methods for a name that is unknown or
 // taken.
 var (
 	errNoHook     = errors.New("no such hook")
@@ -24,22 +24,22 @@ var (
 )
 
 // Registry is the folder hooks.d: one file NAME.toml for each registered hook. Several processes
-// may use its methods at once. Each change of a hook is on disk as a whole or not at all when the
-// method returns.
+// may use its methods at once. When a method returns, its change is either entirely on disk or not
+// at all.
 type Registry struct {
 	Dir        string // hooks.d; created when the first hook is
 	ProgramDir string // where Import puts copies of programs and configurations
 
-	// BuiltIn are the hooks that come with hookhost. They cannot be deleted; a file of theirs in
-	// Dir holds the attributes that differ from what is given here.
+	// BuiltIn are the hooks that come with hookhost. They cannot be deleted. A file for one of them
+	// in Dir holds the attributes that differ from these.
 	BuiltIn []Hook
 
 	// Node and Settings go to each program at its start: see hostapi.SetupData.
 	Node     string
 	Settings map[string]string
 
-	// AllowUnsafePaths leaves out the check that nobody else can write to the directories above a
-	// file. For tests.
+	// AllowUnsafePaths skips the check that nobody else can write to the directories above a file.
+	// For tests.
 	AllowUnsafePaths bool
 }
 
@@ -50,7 +50,7 @@ const (
 
 var hookName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
-// checkName returns an error unless a hook of this site may have the name.
+// checkName returns an error unless the name is allowed for a site's hook.
 func checkName(name string) error {
 	switch {
 	case !hookName.MatchString(name):
@@ -61,8 +61,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// Create registers a hook with default attributes and no program. The error for a name that is
-// taken is errHookExists.
+// Create registers a hook with default attributes and no program. It returns errHookExists for a
+// name that is taken.
 func (r *Registry) Create(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (r *Registry) Create(name string) error {
 	return r.write(Hook{Name: name, Attributes: DefaultAttributes(), Created: created})
 }
 
-// Get returns one hook. The error for a name that is not known is errNoHook.
+// Get returns one hook, or errNoHook for an unknown name.
 func (r *Registry) Get(name string) (Hook, error) {
 	if !hookName.MatchString(name) {
 		return Hook{}, fmt.Errorf("hook %q: %w", name, errNoHook)
@@ -94,14 +94,14 @@ func (r *Registry) Get(name string) (Hook, error) {
 	return h, nil
 }
 
-// read returns a hook, and what its file holds.
+// read returns a hook and the text of its file.
 func (r *Registry) read(name string) (h Hook, text []byte, err error) {
 	h, builtIn := r.builtIn(name)
 	file := filepath.Join(r.Dir, name+suffix)
 	text, err = r.paths().read(file, maxHookFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && isLink(file):
-		// of a file system that is not mounted, say
+		// for example into a file system that is not mounted
 		err = fmt.Errorf("open %s: it is a link to what is not there", file)
 	case errors.Is(err, fs.ErrNotExist) && builtIn:
 		return h, nil, nil
@@ -118,8 +118,8 @@ func isLink(path string) bool {
 	return err == nil && st.Mode()&fs.ModeSymlink != 0
 }
 
-// List returns the hooks in the order in which they run. A hook whose file cannot be used is among
-// them, with its Fault; see faulty. A folder that cannot be read is an error.
+// List returns the hooks in the order in which they run. A hook whose file cannot be used is
+// included, with its Fault; see faulty. A folder that cannot be read is an error.
 func (r *Registry) List() ([]Hook, error) {
 	var names []string
 	for _, h := range r.BuiltIn {
@@ -156,14 +156,13 @@ func (r *Registry) List() ([]Hook, error) {
 	return hooks, nil
 }
 
-// byOrder compares as PBS does: ascending order, and where it is equal the hook that was created
-// first.
+// byOrder compares as PBS does: by ascending order, then by time of creation.
 func byOrder(a, b Hook) int {
 	return cmp.Or(cmp.Compare(a.Order, b.Order), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 }
 
-// Set changes attributes: each assignment is ATTR=VALUE. All are carried out, or none. A value may
-// be in double quotes, as in qmgr.
+// Set changes attributes: each assignment is ATTR=VALUE. Either all are carried out or none. A
+// value may be in double quotes, as in qmgr.
 func (r *Registry) Set(name string, assignments ...string) error {
 	return r.change(name, func(h *Hook) error {
 		for _, a := range assignments {
@@ -183,8 +182,8 @@ func (r *Registry) Set(name string, assignments ...string) error {
 	})
 }
 
-// Delete removes a hook and the copies that Import made for it. The error for a name that is not
-// known is errNoHook.
+// Delete removes a hook and the copies that Import made for it. It returns errNoHook for an unknown
+// name.
 func (r *Registry) Delete(name string) error {
 	if _, ok := r.builtIn(name); ok {
 		return fmt.Errorf("hook %s: it comes with hookhost and cannot be deleted: set enabled=false instead", name)
@@ -198,7 +197,7 @@ func (r *Registry) Delete(name string) error {
 	if errors.Is(err, errNoHook) {
 		return err
 	}
-	// A file that cannot be read can still be deleted.
+	// Even a file that cannot be read can be deleted.
 	if err := os.Remove(filepath.Join(r.Dir, name+suffix)); err != nil {
 		return fmt.Errorf("hook %s: %w", name, err)
 	}
@@ -208,8 +207,8 @@ func (r *Registry) Delete(name string) error {
 	return nil
 }
 
-// change replaces the file of a hook by what fn makes of it. The copies of programs and
-// configurations that it no longer refers to are removed.
+// change applies fn to a hook and replaces its file. Copies of programs and configurations that are
+// no longer referred to are removed.
 func (r *Registry) change(name string, fn func(*Hook) error) error {
 	unlock, err := r.lock()
 	if err != nil {
@@ -265,7 +264,7 @@ func (r *Registry) builtIn(name string) (Hook, bool) {
 
 func (r *Registry) paths() paths { return paths{unsafeDirs: r.AllowUnsafePaths} }
 
-// lock keeps other processes out, and makes the directory.
+// lock locks out other processes, and makes the directory.
 func (r *Registry) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return nil, err

@@ -6,11 +6,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// faulty is the hook of a file that cannot be used: because of err, and with text if it could be
-// read. The hook may be there to reject jobs, so nothing is to go on as if it were not registered.
-// Its events fail as those of a hook do whose program does not start. Its events, order,
-// fail_action and enabled are taken from the file as far as they can still be read. Else the hook
-// is enabled and gets every event.
+// faulty returns the hook of a file that cannot be used because of err, with text if it could be
+// read. The hook may exist to reject jobs, so nothing may go on as if it were not registered. Its
+// events fail, like those of a hook whose program does not start. Its events, order, fail_action
+// and enabled come from the file as far as they can be read. Otherwise the hook is enabled and gets
+// every event.
 func (r *Registry) faulty(name string, text []byte, err error) Hook {
 	h, _ := r.builtIn(name)
 	h.Fault = hostapi.OneLine(err.Error())
@@ -25,7 +25,7 @@ func (r *Registry) faulty(name string, text []byte, err error) Hook {
 		h.Order = int(order)
 	}
 	if events, ok := held["event"].(string); ok {
-		_ = h.Event.UnmarshalText([]byte(events)) // one that names no event stays at every event
+		_ = h.Event.UnmarshalText([]byte(events)) // if it names no event, the hook still gets every event
 	}
 	if actions, ok := held["fail_action"].(string); ok {
 		_ = h.FailAction.UnmarshalText([]byte(actions))
@@ -33,7 +33,7 @@ func (r *Registry) faulty(name string, text []byte, err error) Hook {
 	return h
 }
 
-// err is why the hook cannot be called, nil when it can. Its kind is KindNode.
+// err returns why the hook cannot be called, nil if it can. Its kind is KindNode.
 func (h Hook) err() error {
 	if h.Fault == "" {
 		return nil

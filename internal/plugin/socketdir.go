@@ -14,12 +14,12 @@ type socketDir string
 
 const hostDirPrefix = "host-"
 
-// A unix socket's path has at most 107 bytes; a random name of go-plugin's comes behind that of the
+// A unix socket's path has at most 107 bytes; go-plugin appends a random name to the path of the
 // host's directory.
 const maxRuntimeDir = 107 - len("/"+hostDirPrefix+"4294967295/plugin4294967295")
 
 // newSocketDir makes a directory for this host and removes those of hosts that were killed. The
-// caller is the only one that has a host in the runtime directory.
+// caller must be the only one with a host in the runtime directory.
 func newSocketDir(runtime string) (socketDir, error) {
 	if len(runtime) > maxRuntimeDir {
 		return "", fmt.Errorf("runtime directory %s: %d bytes, %d fit before a socket's name", runtime, len(runtime),
@@ -35,7 +35,7 @@ func newSocketDir(runtime string) (socketDir, error) {
 	return socketDir(path), nil
 }
 
-// prepareRuntime makes the runtime directory and removes what hosts that were killed left in it.
+// prepareRuntime makes the runtime directory and removes files of hosts that were killed.
 func prepareRuntime(dir string) error {
 	if err := disk.MakeDir(dir); err != nil {
 		return err
@@ -50,5 +50,5 @@ func prepareRuntime(dir string) error {
 	return nil
 }
 
-// remove removes the directory. The programs have ended.
+// remove removes the directory. By then the programs have ended.
 func (s socketDir) remove() error { return os.RemoveAll(string(s)) }

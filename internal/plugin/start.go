@@ -39,14 +39,14 @@ func (p *Plugin) AwaitStart(ctx context.Context) {
 	}
 }
 
-// Start returns when the hook's program runs, started if need be. Idempotent. Start fails as an
-// event does whose hook cannot be started.
+// Start returns when the hook's program runs, starting it if necessary. Idempotent. It fails like
+// an event whose hook cannot be started.
 func (p *Plugin) Start(ctx context.Context) error {
 	_, err := p.instanceFor(ctx)
 	return err
 }
 
-// instanceFor returns the running instance, started if need be.
+// instanceFor returns the running instance, starting it if necessary.
 func (p *Plugin) instanceFor(ctx context.Context) (*instance, error) {
 	p.mu.Lock()
 	if inst := p.inst; inst != nil {
@@ -97,7 +97,7 @@ func (p *Plugin) begin() (*start, error) {
 	return s, nil
 }
 
-// run carries out a start. A hook has one program at a time: those before it have ended.
+// run carries out a start. A hook has one program at a time: all earlier ones have ended.
 func (p *Plugin) run(s *start, h Hook) {
 	began := time.Now()
 	complaint := ""
@@ -114,7 +114,7 @@ func (p *Plugin) run(s *start, h Hook) {
 	p.mu.Lock()
 	p.startup = complaint
 	if s.err == nil && p.ctx.Err() != nil {
-		// retire has looked for an instance already, or will find none.
+		// retire has already looked for an instance, or will find none.
 		s.err = context.Cause(p.ctx)
 		p.lives.Go(s.inst.kill)
 		s.inst = nil
@@ -149,10 +149,10 @@ func (p *Plugin) awaitBefore(ctx context.Context) {
 	}
 }
 
-// replaced says why a start takes its time.
+// replaced explains why a start takes long.
 const replaced = "the program that it replaces has not ended: its end is waited for"
 
-// waits reports whether a program before this one has not ended yet.
+// waits reports whether an earlier program has not ended yet.
 func (p *Plugin) waits() bool {
 	select {
 	case <-p.before:
@@ -162,7 +162,7 @@ func (p *Plugin) waits() bool {
 	}
 }
 
-// crash notes a crash, or a start that has failed. p.mu is held.
+// crash records a crash, or a start that has failed. p.mu is held.
 func (p *Plugin) crash() {
 	p.crashes++
 	p.breaker.crash(time.Now())

@@ -7,13 +7,13 @@ type Status struct {
 	Hook
 	State    string          `json:"state"` // running, starting, broken or disabled
 	PID      int             `json:"pid,omitempty"`
-	Events   []hostapi.Event `json:"events,omitempty"` // that it gets; nil before its program was started
+	Events   []hostapi.Event `json:"events,omitempty"` // events that it gets; nil before its program was started
 	Restarts int             `json:"restarts"`
-	Crashes  int             `json:"crashes"`         // alarms and starts that failed included
-	Error    string          `json:"error,omitempty"` // why it does not run, or what was wrong at its exechost_startup
+	Crashes  int             `json:"crashes"`         // including alarms and starts that failed
+	Error    string          `json:"error,omitempty"` // why it does not run, or the error of its exechost_startup
 }
 
-// status returns how the hook's program does.
+// status returns the state of the hook's program.
 func (p *Plugin) status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,10 +16,9 @@ import (
 )
 
 // paths opens the files that decide what runs as root. Only root and the user that the host runs as
-// may be able to change such a file or to put another in its place. So it is with the directories
-// above.
+// may be able to change or replace such a file. The same holds for the directories above it.
 type paths struct {
-	unsafeDirs bool // for tests: directories are not looked at
+	unsafeDirs bool // for tests: directories are not checked
 }
 
 // maxLinks is how many symbolic links a path may lead through, as in the kernel.
@@ -35,7 +34,7 @@ func (p paths) open(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	// O_NONBLOCK: the opening of a fifo waits for a writer.
+	// O_NONBLOCK: opening a fifo would wait for a writer.
 	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func (p paths) open(path string) (*os.File, error) {
 }
 
 // resolve returns the path without its symbolic links. Each directory and each link is checked
-// before the name below it is looked up. So others cannot change what the names stand for.
+// before the name below it is looked up. So others cannot change what the names refer to.
 func (p paths) resolve(path string) (string, error) {
 	at, names, links := "/", strings.Split(path, "/"), 0
 	for {
@@ -98,8 +97,8 @@ func (p paths) checkDir(st *unix.Stat_t) error {
 	if p.unsafeDirs {
 		return nil
 	}
-	// In a sticky directory such as /tmp others can make names, but neither remove nor replace one
-	// of root's. The next step sees whether the name is root's, link or not.
+	// In a sticky directory such as /tmp, others can create names, but neither remove nor replace
+	// root's. The next step checks whether the name is root's, link or not.
 	own := *st
 	if own.Mode&unix.S_ISVTX != 0 {
 		own.Mode &^= 0o022
@@ -118,7 +117,7 @@ func checkFile(f *os.File) error {
 	return disk.CheckOwner(&st)
 }
 
-// sum returns the SHA-256 of what f holds, in hexadecimal. f's position stays.
+// sum returns the SHA-256 of f's content, in hexadecimal. f's position does not change.
 func sum(f *os.File) (string, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -131,7 +130,7 @@ func sum(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// openSummed opens a file that has to have the SHA-256 want; "" skips the comparison.
+// openSummed opens a file whose SHA-256 must be want; "" skips the comparison.
 func (p paths) openSummed(path, want string) (*os.File, error) {
 	f, err := p.open(path)
 	if err != nil || want == "" {
@@ -150,8 +149,8 @@ func (p paths) openSummed(path, want string) (*os.File, error) {
 }
 
 // ReadTrusted returns the content of a file of at most limit bytes that decides what runs as root.
-// A file is refused if others than root, or the user that this process runs as, can change it or a
-// directory above it. Symbolic links are followed.
+// It refuses a file if users other than root and this process's user can change it or a directory
+// above it. It follows symbolic links.
 func ReadTrusted(path string, limit int64) ([]byte, error) { return paths{}.read(path, limit) }
 
 // read returns the content of a file of at most limit bytes.
@@ -171,9 +170,9 @@ func (p paths) read(path string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// CheckProgram tells what keeps a hook's program from being run. The result is nil when its file is
-// there, only root can change it, and its checksum is the registered one. The host makes the same
-// checks each time it starts the program.
+// CheckProgram returns why a hook's program must not run. It returns nil if the file exists, only
+// root can change it, and its checksum is the registered one. The host makes the same checks each
+// time it starts the program.
 func (r *Registry) CheckProgram(h Hook) error {
 	if h.Program == "" {
 		return fmt.Errorf("hook %s: no program was imported", h.Name)
