@@ -10,21 +10,21 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// AttachRequest asks for a process to become part of a job.
+// AttachRequest asks to make a process part of a job.
 type AttachRequest struct {
 	Job string `json:"job,omitempty"` // "" for the only job that the process's user has here
 	PID int    `json:"pid"`
 }
 
-// Attached is the answer: the job, and what its hooks made of it. A rejected process is not part of
+// Attached is the answer: the job, and the outcome of its hooks. A rejected process is not part of
 // the job.
 type Attached struct {
 	Job     string           `json:"job"`
 	Outcome *hostapi.Outcome `json:"outcome"`
 }
 
-// attach takes a process into a job of its own user. A job is charged for its processes and may
-// kill them. So a caller other than root may do that with processes of its own only.
+// attach adds a process to a job of its own user. A job is charged for its processes and may kill
+// them. So a caller other than root may only do that with its own processes.
 func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	var in AttachRequest
 	if err := decodeBody(r.Body, &in); err != nil {
@@ -59,7 +59,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The hooks were told a number. They were told the right one if the process still has it.
+	// The hooks got a pid. It was the right one if the process still has it.
 	err = s.Processes.Check(hostapi.ProcessID{PID: in.PID, StartTime: before.StartTime})
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -70,9 +70,9 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	return Attached{Job: job.ID, Outcome: outcome}, nil
 }
 
-// carryOut has the event carried out. Root's goes on as any event of root's does. A user's ends
-// with its connection as long as it waits, and with this server: a caller whose connection is
-// broken asks the next one.
+// carryOut carries out the event. If the caller is root, it continues like any event of root. If
+// the caller is a user, it ends with the connection as long as it waits, and with this server. A
+// caller whose connection breaks asks the next server.
 func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if peer.root() {
 		return s.Events.Handle(context.WithoutCancel(r.Context()), req)
@@ -87,8 +87,8 @@ func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*ho
 	return outcome, err
 }
 
-// numberFor returns the number here of the process that the peer calls pid. In a container the
-// numbers are others, and that of the caller itself is the one that the kernel says.
+// numberFor returns the pid here of the process that the peer calls pid. In a container the pids
+// differ, and the kernel tells the caller's own pid.
 func (s *Server) numberFor(peer Peer, pid int) (int, error) {
 	n, err := s.Processes.Number(peer.PID, pid)
 	if errors.Is(err, ErrNotFound) {
@@ -107,8 +107,8 @@ func (s *Server) process(pid int) (Process, error) {
 	return p, err
 }
 
-// jobFor returns the job that uid's process is to join. Only a job that can run programs takes any
-// in.
+// jobFor returns the job that uid's process will join. Only a job that can run programs accepts
+// processes.
 func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid int) (*hostapi.Job, error) {
 	jobs, err := s.candidates(ctx, peer, in.Job)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 		Message: fmt.Sprintf("attach pid %d: uid %d has no job here", in.PID, uid)}
 }
 
-// candidates returns the jobs that can be meant and that the peer may know of. A job that is named
-// is read alone.
+// candidates returns the jobs that may be meant and that the peer may know of. If a job is named,
+// only that job is read.
 func (s *Server) candidates(ctx context.Context, peer Peer, id string) ([]Job, error) {
 	if id == "" {
 		return s.visible(ctx, peer)
@@ -154,7 +154,7 @@ func (s *Server) candidates(ctx context.Context, peer Peer, id string) ([]Job, e
 	case err == nil, errors.Is(err, ErrNotFound):
 		return nil, nil
 	}
-	return s.visible(ctx, peer) // which fails as well, or tells a stranger no more than of any other job
+	return s.visible(ctx, peer) // which also fails, or reveals no more to a stranger than for any other job
 }
 
 func noJob(in AttachRequest) error {
@@ -162,8 +162,8 @@ func noJob(in AttachRequest) error {
 		Message: fmt.Sprintf("attach pid %d: job %s: not found", in.PID, in.Job)}
 }
 
-// notOwner tells root alone whose process it is: where /proc hides that, others may not ask for it
-// here.
+// notOwner names the owner of a process only to root: /proc may hide it, and the API must not
+// reveal it.
 func notOwner(peer Peer, pid, uid int) error {
 	whose := "another user"
 	if peer.root() {

@@ -12,55 +12,55 @@ import (
 
 // Events carries out events.
 type Events interface {
-	// Handle carries out an event of root's.
+	// Handle carries out an event of root.
 	Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
-	// HandleUser carries out what a user asks for, after all that root has for the job. If ctx ends
-	// before the event has begun, it does not begin. HandleUser fails with hostapi.KindBusy if too
+	// HandleUser carries out a user's request, after everything that root wants from the job. If
+	// ctx ends before the event has begun, it does not begin. It fails with hostapi.KindBusy if too
 	// many wait.
 	HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error)
 }
 
-// Jobs knows the jobs of this host.
+// Jobs answers questions about the jobs of this host.
 type Jobs interface {
 	// Jobs returns the jobs that live here.
 	Jobs(ctx context.Context) ([]Job, error)
-	// Job returns a job that lives here. Job fails with ErrNotFound.
+	// Job returns a job that lives here, or ErrNotFound.
 	Job(ctx context.Context, id string) (Job, error)
-	// Report returns the usage report of a live or finished job. Report asks may before it does
-	// anything for the job. ErrNotFound is also the error for a job that may does not admit. may
-	// takes nil for a job that is not known.
+	// Report returns the usage report of a live or finished job. It asks may before it does
+	// anything for the job, and also returns ErrNotFound for a job that may does not admit. may
+	// gets nil for an unknown job.
 	Report(ctx context.Context, id string, may func(*hostapi.Job) bool) (json.RawMessage, error)
 }
 
-// Reports knows the reports of jobs, above all of those that have ended.
+// Reports finds the reports of jobs, mainly of those that have ended.
 type Reports interface {
 	// Find calls yield with the report of each job that the filter chooses, in its order, until
-	// yield returns false. may says whose jobs they can be, and takes -1 for an owner who is not
-	// known. The error is ErrDamaged, after the last report, if some can no longer be read.
+	// yield returns false. may decides whose jobs are included, and gets -1 for an unknown owner.
+	// After the last report, the error is ErrDamaged if some can no longer be read.
 	Find(ctx context.Context, filter report.Filter, may func(uid int) bool, yield func(json.RawMessage) bool) error
 }
 
-// Node knows the host itself.
+// Node answers questions about the host itself.
 type Node interface {
 	Node(ctx context.Context) (NodeInfo, error)
-	// Reload reads the configuration anew; on an error the old one stays.
+	// Reload reads the configuration again; on an error the old one stays in force.
 	Reload(ctx context.Context) error
 	// NewJobID returns an id that no job of this host has had.
 	NewJobID(ctx context.Context) (string, error)
 }
 
-// Processes knows the owner and the job of a process. Its methods fail with ErrNotFound.
+// Processes answers questions about processes. Its methods fail with ErrNotFound.
 type Processes interface {
-	// Number returns the number here of the process that caller, a process of this host, calls pid.
+	// Number returns the pid here of the process that caller, a process of this host, calls pid.
 	Number(caller, pid int) (int, error)
 	Process(pid int) (Process, error)
-	// Check fails with ErrNotFound unless the process still runs, and as reading it does.
+	// Check fails with ErrNotFound unless the process still runs, or with the error of reading it.
 	Check(id hostapi.ProcessID) error
-	// JobOf returns the job in whose cgroup the process is.
+	// JobOf returns the job whose cgroup contains the process.
 	JobOf(ctx context.Context, pid int) (Job, error)
 }
 
-// Process is what an attach has to know of a process.
+// Process is the information about a process that an attach needs.
 type Process struct {
 	UID       int    // real
 	StartTime uint64 // clock ticks since boot
@@ -72,13 +72,13 @@ type Job struct {
 	Phase    jobstate.Phase `json:"phase"`
 	Begun    time.Time      `json:"begun,omitzero"`
 	Launched time.Time      `json:"launched,omitzero"`
-	// nanoseconds, the suspension that it is in included
+	// nanoseconds, including the current suspension
 	Suspended time.Duration `json:"suspended,omitzero"`
-	// since its launch, suspensions not counted
+	// since its launch, without suspensions
 	Elapsed float64 `json:"elapsed_seconds"`
 	// of Elapsed; nil without a limit
 	Limit *float64 `json:"walltime_limit_seconds,omitempty"`
-	// until Limit, 0 behind it; nil without a limit
+	// until Limit, 0 after it; nil without a limit
 	Left          *float64                      `json:"walltime_left_seconds,omitempty"`
 	ResourcesUsed hostapi.Resources             `json:"resources_used,omitempty"`
 	Hosts         map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
@@ -86,7 +86,7 @@ type Job struct {
 	Notes         []string                      `json:"notes,omitempty"`
 }
 
-// NodeInfo is the host and, for root, its hooks.
+// NodeInfo describes the host and, for root, its hooks.
 type NodeInfo struct {
 	Version string     `json:"version"`
 	PID     int        `json:"pid"`
@@ -97,30 +97,29 @@ type NodeInfo struct {
 
 	Config *ConfigInfo `json:"config,omitempty"` // for root
 
-	// calls and connections that were refused since then, by kind of error; for root
+	// refused calls and connections since then, by kind of error; for root
 	Refused map[string]int64 `json:"refused,omitempty"`
 }
 
-// ConfigInfo is what the host's configuration says now and what is not in force.
+// ConfigInfo compares the host's configuration files with the configuration in force.
 type ConfigInfo struct {
 	File     string `json:"file"`
-	AbovePBS bool   `json:"above_pbs,omitempty"` // File lies over what PBS has sent
+	AbovePBS bool   `json:"above_pbs,omitempty"` // File takes precedence over what PBS has sent
 	Error    string `json:"error,omitempty"`     // why it cannot be read
-	// Reload are settings that wait for a reload, Restart those that wait for a restart. A reload
-	// takes nothing over as long as there are any of these.
+	// Reload lists settings that wait for a reload, Restart those that wait for a restart. As long
+	// as there is one of the latter, a reload changes nothing.
 	Reload  []Setting `json:"reload,omitempty"`
 	Restart []Setting `json:"restart,omitempty"`
 }
 
-// Setting is a setting of the configuration with the value in force and the one that waits, as
-// JSON.
+// Setting is a setting of the configuration with the value in force and the waiting one, as JSON.
 type Setting struct {
 	Key     string `json:"key"`
 	InForce string `json:"in_force"`
 	Waits   string `json:"waits"`
 }
 
-// HookInfo is a hook as the host sees it.
+// HookInfo is the state of a hook.
 type HookInfo struct {
 	Name     string          `json:"name"`
 	State    string          `json:"state"`

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// event carries out one event. The event goes on when the caller goes away: half an event is worse
-// than an event that nobody waits for. Its hooks' alarms end it in any case.
+// event carries out one event. The event continues if the caller goes away: half an event is worse
+// than one whose caller has gone. Its hooks' alarms end it in any case.
 func (s *Server) event(_ Peer, r *http.Request) (any, error) {
 	req, ignored, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
 	if err != nil {
@@ -95,9 +95,9 @@ func (s *Server) report(peer Peer, r *http.Request) (any, error) {
 	return report, hidden(peer, id, err)
 }
 
-// hidden is one text whether the job is not there or not the caller's, and whatever the backend
-// wrapped around its error. Whatever else broke may itself tell a stranger that there is such a
-// job.
+// hidden returns the same text whether the job does not exist or belongs to another user, whatever
+// the backend wrapped around its error. Any other failure could itself reveal to a stranger that
+// the job exists.
 func hidden(peer Peer, id string, err error) error {
 	if err == nil || peer.root() && errorOf(err).Kind != KindNotFound || errorOf(err).Kind == KindMalformed {
 		return err
@@ -108,7 +108,7 @@ func hidden(peer Peer, id string, err error) error {
 func (s *Server) node(peer Peer, r *http.Request) (any, error) {
 	info, err := s.Node.Node(r.Context())
 	if !peer.root() {
-		// Hooks, what is wrong with them and the configuration are root's affair.
+		// Only root may see the hooks, their errors and the configuration.
 		info.Hooks, info.Refused, info.Config, err = nil, nil, nil, nil
 	}
 	return info, err
@@ -118,7 +118,7 @@ func (s *Server) reload(_ Peer, r *http.Request) (any, error) {
 	return struct{}{}, s.Node.Reload(context.WithoutCancel(r.Context()))
 }
 
-// decodeBody reads one JSON value and nothing behind it.
+// decodeBody reads exactly one JSON value.
 func decodeBody(r io.Reader, v any) error {
 	d := json.NewDecoder(r)
 	if err := d.Decode(v); err != nil {

@@ -20,22 +20,22 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ErrNoHost says that nobody serves the socket: there is none, or its host is dead.
+// ErrNoHost means that nobody serves the socket: it does not exist, or its host is dead.
 var ErrNoHost = errors.New("no daemon runs")
 
-// ErrSilent says that the kernel took the call and the host at the socket gave no sign of life. The
-// host is stopped or stuck, or has not begun to serve.
+// ErrSilent means that the kernel accepted the call and the host at the socket gave no sign of
+// life. The host is stopped or stuck, or has not begun to serve.
 var ErrSilent = errors.New("no sign of life")
 
-// silence is how long a host may take to its first sign of life. Its answer may take longer.
+// silence is how long a host may take to give its first sign of life. Its answer may take longer.
 const silence = 5 * time.Second
 
-// maxAnswer bounds what a client reads of an answer.
+// maxAnswer bounds how much of an answer a client reads.
 const maxAnswer = 64 << 20
 
 // Client calls a host. A client is safe for concurrent use. Its errors are the host's own (*Error),
-// ErrNoHost when there is none, ErrSilent, or those of a connection that broke. After the last two
-// it is not known whether the call was carried out.
+// ErrNoHost if there is none, ErrSilent, or those of a broken connection. After the last two it is
+// unknown whether the call was carried out.
 type Client struct {
 	socket  string
 	silence time.Duration
@@ -43,7 +43,7 @@ type Client struct {
 	first   atomic.Pointer[net.UnixConn] // made by Dial, used by the first call
 }
 
-// Dial returns a client of the host at socket. Dial fails with ErrNoHost.
+// Dial returns a client of the host at socket, or ErrNoHost.
 func Dial(socket string) (*Client, error) {
 	c := &Client{socket: socket, silence: silence}
 	conn, err := c.connect(context.Background())
@@ -60,7 +60,7 @@ func Dial(socket string) (*Client, error) {
 		},
 		DisableCompression: true,
 		MaxIdleConns:       4,
-		IdleConnTimeout:    30 * time.Second, // below the server's: the side that knows of the next call hangs up first
+		IdleConnTimeout:    30 * time.Second, // below the server's, so that the client hangs up first
 	}
 	return c, nil
 }
@@ -91,7 +91,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Handle has the host carry out an event. A reject is an Outcome, not an error.
+// Handle makes the host carry out an event. A reject is an Outcome, not an error.
 func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := new(hostapi.Outcome)
 	if err := c.call(ctx, http.MethodPost, "/v1/events/"+url.PathEscape(string(req.Event)), req, out); err != nil {
@@ -100,9 +100,9 @@ func (c *Client) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	return out, nil
 }
 
-// Attach takes the process pid into a job. job "" is the only one that the process's user has here.
-// The outcome is never nil without an error. Its environment is that of a program that is started
-// in the job. If a hook rejects the process, the error is an *Error of KindTMHook.
+// Attach adds the process pid to a job. job "" means the only one that the process's user has here.
+// Without an error, the outcome is never nil. It holds the environment for a program started in the
+// job. If a hook rejects the process, the error is an *Error of KindTMHook.
 func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, error) {
 	var a Attached
 	if err := c.call(ctx, http.MethodPost, "/v1/attach", AttachRequest{Job: job, PID: pid}, &a); err != nil {
@@ -117,38 +117,38 @@ func (c *Client) Attach(ctx context.Context, job string, pid int) (Attached, err
 	return a, nil
 }
 
-// Jobs returns the jobs that live on the host, as far as the caller may see them.
+// Jobs returns the jobs on the host that the caller may see.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	l, err := get[jobList](ctx, c, "/v1/jobs")
 	return l.Jobs, err
 }
 
-// NewJobID returns an id for a job that this host is to begin.
+// NewJobID returns an id for a job that this host will begin.
 func (c *Client) NewJobID(ctx context.Context) (string, error) {
 	var n newJob
 	err := c.call(ctx, http.MethodPost, "/v1/jobs", nil, &n)
 	return n.ID, err
 }
 
-// Job returns a job that lives on the host. The error is ErrNotFound if the job does not, or if the
-// caller may not know of it.
+// Job returns a job that lives on the host. The error is ErrNotFound if there is no such job, or if
+// the caller may not know of it.
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	return get[Job](ctx, c, "/v1/jobs/"+url.PathEscape(id))
 }
 
-// Mine returns the job that this process is in. The error is ErrNotFound in a process of no job, or
-// of somebody else's.
+// Mine returns the job that this process is in. The error is ErrNotFound if the process is in no
+// job, or in another user's.
 func (c *Client) Mine(ctx context.Context) (Job, error) {
 	return get[Job](ctx, c, "/v1/jobs/mine")
 }
 
-// Report returns the usage report of a job. Report fails with ErrNotFound.
+// Report returns the usage report of a job, or ErrNotFound.
 func (c *Client) Report(ctx context.Context, id string) (json.RawMessage, error) {
 	return get[json.RawMessage](ctx, c, "/v1/jobs/"+url.PathEscape(id)+"/report")
 }
 
-// stream calls yield with each value of an answer that comes bit by bit, until it returns false.
-// stream returns the trailer of an answer that came to its end. what names the values in errors.
+// stream calls yield with each value of a streamed answer, until it returns false. It returns the
+// trailer if the answer is complete. what names the values in errors.
 func stream[T any](ctx context.Context, c *Client, path, what string, yield func(T) bool) (http.Header, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -178,17 +178,17 @@ func stream[T any](ctx context.Context, c *Client, path, what string, yield func
 	}
 }
 
-// Node returns what the host tells of itself.
+// Node returns the host's description of itself.
 func (c *Client) Node(ctx context.Context) (NodeInfo, error) {
 	return get[NodeInfo](ctx, c, "/v1/node")
 }
 
-// Reload has the host read its configuration anew.
+// Reload makes the host read its configuration again.
 func (c *Client) Reload(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/reload", nil, &struct{}{})
 }
 
-// get returns the answer to a question.
+// get returns the answer to a GET request.
 func get[T any](ctx context.Context, c *Client, path string) (answer T, err error) {
 	err = c.call(ctx, http.MethodGet, path, nil, &answer)
 	return answer, err
@@ -249,7 +249,7 @@ func (c *Client) open(
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the URL is made up
+			err = u.Err // the URL is not a real one
 		}
 		return nil, fmt.Errorf("call host: %w", err)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ErrNotFound is what a backend returns, wrapped, for a job or process that there is not.
+// ErrNotFound is the error, wrapped, of a backend for a job or process that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// ErrDamaged is what a backend returns, wrapped, where reports of finished jobs are damaged.
+// ErrDamaged is the error, wrapped, of a backend if reports of finished jobs are damaged.
 var ErrDamaged = errors.New("damaged")
 
 // Kinds of errors beside those of hostapi.Kind.
@@ -24,17 +24,17 @@ const (
 	KindDamaged   = "damaged"   // 500: a report can no longer be read; 200: of a list
 )
 
-// Kinds of an attach, named as PBS's task manager names them (tm_.h), so that pbs_attach's messages
-// can be kept.
+// Kinds of an attach's errors, named as in PBS's task manager (tm_.h), so that pbs_attach's
+// messages stay the same.
 const (
 	KindTMNotFound = "TM_ENOTFOUND" // 404: no such job; 409: several jobs and none was named
 	KindTMNoProc   = "TM_ENOPROC"   // 404: no such process
-	KindTMOwner    = "TM_EOWNER"    // 403: the process is not the job's owner's
+	KindTMOwner    = "TM_EOWNER"    // 403: the process does not belong to the job's owner
 	KindTMHook     = "TM_EHOOK"     // a hook rejected the process; made by the client
 )
 
 // Error is the host's answer when it refuses or fails: the JSON {"error": "...", "kind": "..."} and
-// its HTTP status. An error of a Client that has no *Error in its tree is of the way to the host.
+// its HTTP status. An error of a Client without an *Error in its tree comes from the connection.
 type Error struct {
 	Status  int    `json:"-"`
 	Message string `json:"error"`
@@ -43,7 +43,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// TM names the error as PBS's task manager does (tm_.h).
+// TM returns the task manager's name of the error (tm_.h).
 func (e *Error) TM() string {
 	switch e.Kind {
 	case KindTMNotFound, KindTMNoProc, KindTMOwner, KindTMHook:
@@ -52,7 +52,7 @@ func (e *Error) TM() string {
 	return "TM_ESYSTEM"
 }
 
-// Unwrap gives an event's error back with the kind that its hook gave it, so that hostapi.KindOf
+// Unwrap restores an event's error with the kind that its hook gave it, so that hostapi.KindOf
 // works on both sides.
 func (e *Error) Unwrap() error {
 	if slices.Contains(eventKinds, hostapi.Kind(e.Kind)) {
@@ -69,7 +69,7 @@ func (e *Error) Unwrap() error {
 	return nil
 }
 
-// isRefusal reports whether it was refused for who called rather than for what was asked.
+// isRefusal reports whether the call was refused because of the caller, not because of the request.
 func (e *Error) isRefusal() bool {
 	return e.Status == http.StatusForbidden ||
 		slices.Contains([]string{KindTMNotFound, KindTMNoProc, KindTMOwner}, e.Kind)
@@ -78,7 +78,7 @@ func (e *Error) isRefusal() bool {
 var eventKinds = []hostapi.Kind{hostapi.KindJob, hostapi.KindNode, hostapi.KindBusy, hostapi.KindTimeout,
 	hostapi.KindInternal}
 
-// errorOf gives err its status.
+// errorOf returns err with its status.
 func errorOf(err error) *Error {
 	var e *Error
 	var tooLarge *http.MaxBytesError

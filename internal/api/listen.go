@@ -18,36 +18,36 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// Bounds of the connections that users other than root may hold, each and all together. A job has
-// as many ranks on a host as the host has cpus, and they attach at once. All users together have
-// half of the daemon's descriptors at most, for one person may have many uids (subuid(5)).
+// Bounds on the connections of users other than root, each and all together. A job has as many
+// ranks on a host as the host has cpus, and they attach at once. All users together get at most
+// half of the daemon's descriptors, because one person may have many uids (subuid(5)).
 const (
 	connsPerUser = 1280
 	connsOfUsers = 4096
 )
 
-// episode is how long no connection is refused before the next that is counts as something new.
+// episode is how long refusals must have stopped before the next one counts as new.
 const episode = time.Minute
 
-// ErrRunning says that another host serves the socket.
+// ErrRunning means that another host serves the socket.
 var ErrRunning = errors.New("already running")
 
-// Listener is the host's unix socket. The peer of each connection is known. A connection whose peer
-// the kernel does not name is closed unheard.
+// Listener is the host's unix socket. It knows the peer of each connection. If the kernel does not
+// name the peer, the connection is closed at once.
 type Listener struct {
-	// Refused, if set, is called with a connection that was refused since there are too many.
-	// Further ones are left out until none was refused for a minute.
+	// Refused, if set, is called when a connection is refused because there are too many. It is not
+	// called again until no connection was refused for a minute.
 	Refused func(peer Peer, call string, err error)
 
 	unix    *net.UnixListener
 	users   *shares   // root's apart
-	refused time.Time // when the last was
+	refused time.Time // time of the last refusal
 }
 
-// Listen creates the socket at path, mode 0666, and its directory, mode 0755, when missing.
-// Everybody may connect, and may do what the peer's user may. The socket of a dead host is
-// replaced. With a live host Listen fails with ErrRunning. The caller sees to it that one host
-// listens in the directory at a time.
+// Listen creates the socket at path, mode 0666, and its directory, mode 0755, if missing. Everyone
+// may connect, and may do what the peer's user may. It replaces the socket of a dead host. If the
+// host lives, it fails with ErrRunning. The caller ensures that only one host at a time listens in
+// the directory.
 func Listen(path string) (*Listener, error) {
 	if err := disk.MakeDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -57,7 +57,7 @@ func Listen(path string) (*Listener, error) {
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, err // says "listen unix PATH"
+		return nil, err // contains "listen unix PATH"
 	}
 	if err := os.Chmod(path, 0o666); err != nil {
 		l.Close()
@@ -68,18 +68,18 @@ func Listen(path string) (*Listener, error) {
 }
 
 // DirectoryLock is the name, without .lock, of the lock that a daemon holds in the directory of its
-// socket. The file stays when the daemon has gone.
+// socket. The file stays after the daemon has ended.
 const DirectoryLock = ".directory"
 
-// HasServed reports whether some host has served the socket at path, since the directory was made:
-// it may be back in a moment.
+// HasServed reports whether a host has served the socket at path since the directory was made: it
+// may be back in a moment.
 func HasServed(path string) bool {
 	_, err := os.Lstat(filepath.Join(filepath.Dir(path), DirectoryLock+".lock"))
 	return err == nil
 }
 
-// removeStale removes a socket that nobody listens on. A file that is not a socket is left alone,
-// and is an error.
+// removeStale removes a socket on which nobody listens. A file that is not a socket stays, and is
+// an error.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +93,7 @@ func removeStale(path string) error {
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		defer conn.Close()
-		p, err := peerOf(conn.(*net.UnixConn)) // the kernel says who it is to whoever connects
+		p, err := peerOf(conn.(*net.UnixConn)) // the kernel identifies the listener to anyone who connects
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", path, ErrRunning)
 		}
@@ -121,15 +121,15 @@ func peerOf(conn *net.UnixConn) (Peer, error) {
 	if credErr != nil {
 		return Peer{}, fmt.Errorf("identify peer: %w", credErr)
 	}
-	// 4294967295 is the kernel's "nobody known".
+	// 4294967295 is the kernel's value for an unknown user.
 	if cred.Uid == ^uint32(0) {
 		return Peer{}, errors.New("identify peer: the kernel does not know its user")
 	}
 	return Peer{PID: int(cred.Pid), UID: int(cred.Uid)}, nil
 }
 
-// Accept returns the next connection whose peer is known and within the number of connections of
-// users. Only one goroutine at a time may call it.
+// Accept returns the next connection whose peer is known and within the bounds for users. Only one
+// goroutine at a time may call it.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.unix.AcceptUnix()
@@ -153,7 +153,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse says why before it hangs up. A new socket's buffer has room for that.
+// refuse sends the reason before it hangs up. A new socket's buffer has room for that.
 func (l *Listener) refuse(conn *net.UnixConn, peer Peer, why error) {
 	e := errorOf(hostapi.Errorf(hostapi.KindBusy, "%w", why))
 	if body, err := json.Marshal(e); err == nil {

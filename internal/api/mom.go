@@ -10,31 +10,31 @@ import (
 	"strings"
 )
 
-// MoM carries out events of pbs_mom as its hook brings them: MoM's own input file in, and what the
-// hook is to do out.
+// MoM carries out events that pbs_mom's hook passes on. The input is MoM's own input file, and the
+// answer says what the hook has to do.
 type MoM interface {
-	// Event carries out one event. ctx ends when the caller is gone, and is over from the start
-	// where the caller has given up before its event was read. An error is for a caller that then
-	// does what is configured for a daemon that failed; a rejected event is none.
+	// Event carries out one event. ctx ends when the caller is gone. It has ended from the start if
+	// the caller gave up before its event was read. On an error, the caller does what is configured
+	// for a failed daemon; a rejected event is not an error.
 	Event(ctx context.Context, call MoMCall) (MoMAnswer, error)
 }
 
-// MoMCall is an event of pbs_mom as it came.
+// MoMCall is an event of pbs_mom as it was received.
 type MoMCall struct {
 	Input  []byte // MoM's input file for the hook, to which the caller may have added lines
-	Caller int    // pid of the hook's process, as the kernel knows it
-	Parent int    // pid of its parent, as the caller says; 0 when it does not
+	Caller int    // pid of the hook's process, from the kernel
+	Parent int    // pid of its parent, from the caller; 0 if not given
 	Output bool   // the text of MoM's output file is wanted, if that can hold the answer
 	Asked  bool   // the caller has asked the server what it was told to ask
 }
 
-// MoMAnswer is what the hook is to do.
+// MoMAnswer is what the hook has to do.
 type MoMAnswer struct {
 	Body   []byte
 	Output bool // Body is the text of MoM's output file, not changes
 }
 
-// Headers and types of what the hook and the daemon say to each other beside the bodies.
+// Headers and types of the requests and answers between the hook and the daemon.
 const (
 	momParent = "Hookhost-Parent"
 	momAsked  = "Hookhost-Asked"
@@ -43,8 +43,8 @@ const (
 	momChanges = "application/x-hookhost-changes"
 )
 
-// momEvent answers the hook of pbs_mom. Bodies of both sides are no JSON; errors are. The hook
-// sends "Expect: 100-continue", and its body without waiting: see sign.
+// momEvent answers the hook of pbs_mom. Bodies in both directions are not JSON, except errors. The
+// hook sends "Expect: 100-continue", and its body without waiting: see sign.
 func (s *Server) momEvent(peer Peer, r *http.Request) (any, error) {
 	if s.MoM == nil {
 		return nil, noCall(r)

@@ -11,28 +11,28 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Meter reads what live jobs use at this moment, without their hooks.
+// Meter reads the current usage of live jobs, without their hooks.
 type Meter interface {
-	// Present returns what a job uses. Present fails with ErrNotFound.
+	// Present returns the current usage of a job, or ErrNotFound.
 	Present(job string) (Present, error)
-	// ProcessesOf returns the job's processes, at most MaxProcesses of them, and how many there
-	// are. ProcessesOf fails with ErrNotFound.
+	// ProcessesOf returns the job's processes, at most MaxProcesses, and how many there are. It
+	// fails with ErrNotFound.
 	ProcessesOf(job string) (list []JobProcess, all int, err error)
-	// Capacity returns what the machine has.
+	// Capacity returns the machine's cpus and memory.
 	Capacity() (Capacity, error)
 }
 
-// MaxProcesses bounds the processes that are read of a job.
+// MaxProcesses bounds how many processes of a job are read.
 const MaxProcesses = 2048
 
-// Capacity is what the machine has; 0 is not known.
+// Capacity is the size of the machine; 0 means unknown.
 type Capacity struct {
 	CPUs         int   `json:"cpus,omitempty"` // online
 	MemBytes     int64 `json:"mem_bytes,omitempty"`
 	MemAvailable int64 `json:"mem_available_bytes,omitempty"`
 }
 
-// Present is what a job uses of this host at a moment. A nil field is one that nobody counts.
+// Present is a job's current usage on this host. A nil field is not counted.
 type Present struct {
 	At            time.Time `json:"at,omitzero"` // when the cpu time was read
 	CPUSeconds    *float64  `json:"cpu_seconds,omitempty"`
@@ -43,8 +43,8 @@ type Present struct {
 	OOMKills      *int64    `json:"oom_kills,omitempty"`
 }
 
-// PresentJob is a live job with what it uses. Devices and NCPUs are as the job's hooks measured
-// them last.
+// PresentJob is a live job with its current usage. Devices and NCPUs come from the last measurement
+// of its hooks.
 type PresentJob struct {
 	ID       string                `json:"id"`
 	Name     string                `json:"name,omitempty"`
@@ -59,7 +59,7 @@ type PresentJob struct {
 	UsesHere Present               `json:"uses"`
 }
 
-// PresentJobs are the live jobs that the caller may know of.
+// PresentJobs are the live jobs that the caller may see.
 type PresentJobs struct {
 	Node     string       `json:"node"`
 	Capacity Capacity     `json:"capacity"`
@@ -72,31 +72,31 @@ type JobProcess struct {
 	StartTime  uint64    `json:"start_time"` // clock ticks since boot
 	UID        int       `json:"uid"`
 	State      string    `json:"state"` // as in ps: R, S, D, ...
-	At         time.Time `json:"at"`    // when it was read
+	At         time.Time `json:"at"`    // time of the reading
 	CPUSeconds float64   `json:"cpu_seconds"`
 	RSSBytes   int64     `json:"rss_bytes"`
 	Threads    int       `json:"threads"`
-	Comm       string    `json:"comm"` // the process chooses it
+	Comm       string    `json:"comm"` // chosen by the process
 }
 
-// JobProcesses are a job's processes, and how many there are: All may be more.
+// JobProcesses lists a job's processes. All is how many there are, which may be more.
 type JobProcesses struct {
 	Processes []JobProcess `json:"processes"`
 	All       int          `json:"all"`
 }
 
-// Present returns the live jobs that the caller may know of, with what they use.
+// Present returns the live jobs that the caller may see, with their current usage.
 func (c *Client) Present(ctx context.Context) (PresentJobs, error) {
 	return get[PresentJobs](ctx, c, "/v1/present")
 }
 
-// ProcessesOf returns the processes of a live job on this host. ProcessesOf fails with ErrNotFound.
+// ProcessesOf returns the processes of a live job on this host, or ErrNotFound.
 func (c *Client) ProcessesOf(ctx context.Context, job string) (JobProcesses, error) {
 	return get[JobProcesses](ctx, c, "/v1/jobs/"+url.PathEscape(job)+"/processes")
 }
 
-// present answers with what the jobs use that the peer may know of. No other job is read. Figures
-// that cannot be read are left out: the job may be ending.
+// present answers with the current usage of the jobs that the peer may see. No other job is read.
+// Figures that cannot be read are left out: the job may be ending.
 func (s *Server) present(peer Peer, r *http.Request) (any, error) {
 	if s.Meter == nil {
 		return nil, noCall(r)
@@ -116,7 +116,7 @@ func (s *Server) present(peer Peer, r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// NewPresentJob returns a live job with what read says that it uses of host here.
+// NewPresentJob returns a live job with its current usage of host here, as returned by read.
 func NewPresentJob(j Job, here string, read func(job string) (Present, error)) PresentJob {
 	p := PresentJob{
 		ID: j.Job.ID, Name: j.Job.Name, User: j.Job.Owner.User, UID: j.Job.Owner.UID, Phase: j.Phase,
@@ -131,7 +131,7 @@ func NewPresentJob(j Job, here string, read func(job string) (Present, error)) P
 		return p
 	}
 	p.NCPUs, p.Devices = u.NCPUs, u.Devices
-	// The kernel may have a share of the node as the limit, and the sampler the job's own.
+	// The kernel's limit may be a share of the node; the sampler's is the job's own.
 	if u.MemLimitBytes != nil {
 		p.UsesHere.MemLimitBytes = u.MemLimitBytes
 	}

@@ -13,13 +13,12 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// damagedTrailer is the trailer of a list some of whose reports can no longer be read: what is
+// damagedTrailer is the trailer of a list with reports that can no longer be read. It says what is
 // known of them.
 const damagedTrailer = "Hookhost-Damaged"
 
-// reports streams the reports of the jobs that the caller may see and that the query chooses
-// (report.Filter), a line each. There may be more of them than fit into memory. An answer that is
-// not whole is broken off.
+// reports streams the reports that the caller may see and that the query chooses (report.Filter),
+// one per line. They may not fit into memory. An incomplete answer is broken off.
 func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 	control, ctx := http.NewResponseController(w), r.Context()
 	if s.Reports == nil {
@@ -64,7 +63,8 @@ func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// damageFor is what a caller is told of own damaged reports. Root alone learns where they are.
+// damageFor returns what a caller may know about its own damaged reports. Only root learns where
+// they are.
 func damageFor(p Peer, err error) string {
 	if p.root() {
 		return strings.ReplaceAll(err.Error(), "\n", " ")
@@ -72,9 +72,9 @@ func damageFor(p Peer, err error) string {
 	return "some of your reports of finished jobs are damaged"
 }
 
-// Reports calls yield with the report of each job that the filter chooses and the caller may see.
-// They come in the filter's order, until yield returns false. The error is ErrDamaged, after the
-// last report, if some can no longer be read.
+// Reports calls yield with each report that the filter chooses and the caller may see, in the
+// filter's order, until yield returns false. After the last report, the error is ErrDamaged if some
+// can no longer be read.
 func (c *Client) Reports(ctx context.Context, filter report.Filter, yield func(json.RawMessage) bool) error {
 	path := "/v1/reports"
 	if query := filter.Values().Encode(); query != "" {

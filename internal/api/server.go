@@ -1,30 +1,29 @@
-// Package api is how processes of this machine talk to the host: HTTP and JSON on a unix socket.
+// Package api connects processes of this machine to the host: HTTP and JSON on a unix socket.
 //
 //	POST /v1/events/{event}      root         Request in, Outcome out
 //	POST /v1/pbs/event           root         MoM's input file in, changes out: see MoM
 //	POST /v1/attach              root, owner  {"job","pid"} in, Attached out
-//	GET  /v1/jobs                everybody    {"jobs":[...]} that the caller may know of
+//	GET  /v1/jobs                everyone     {"jobs":[...]} that the caller may see
 //	POST /v1/jobs                root         {"id"}: the next id of this host's own jobs
 //	GET  /v1/jobs/{id}           root, owner  Job
 //	GET  /v1/jobs/mine           root, owner  the job that the caller is a process of
 //	GET  /v1/jobs/{id}/report    root, owner  the usage report
-//	GET  /v1/reports             everybody    a report of a finished job a line, oldest first
+//	GET  /v1/reports             everyone     one report per line, oldest first
 //	GET  /v1/jobs/{id}/processes root, owner  its processes: JobProcesses
-//	GET  /v1/present             everybody    PresentJobs that the caller may know of
-//	GET  /v1/node                everybody    NodeInfo; hooks for root only
+//	GET  /v1/present             everyone     PresentJobs that the caller may see
+//	GET  /v1/node                everyone     NodeInfo; hooks for root only
 //	POST /v1/reload              root
 //	GET  /metrics                root         text, for Prometheus
 //
-// A user's questions (GET) are answered two at a time, the rest wait in line: see Turns. They have
-// no body. A list of reports that can no longer all be read ends with the trailer Hookhost-Damaged,
-// which says so.
+// A user's questions (GET) are answered two at a time, and the rest wait: see Turns. They have no
+// body. If some reports of a list can no longer be read, the list ends with the trailer
+// Hookhost-Damaged.
 //
 // A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"}
 // with a status.
 //
-// The kernel says who the caller is, never the request. An unknown caller may do nothing. A job
-// that the caller may not know of does not exist for the caller: the answer is that for a job that
-// never was.
+// The kernel identifies the caller; the request does not. An unknown caller may do nothing. For a
+// job that the caller may not see, the answer is the same as for a job that never existed.
 package api
 
 import (
@@ -50,7 +49,7 @@ const (
 	maxSmall = 64 << 10
 )
 
-// timeouts bound how long a caller may keep the host waiting; none bounds an event, whose hooks
+// timeouts bound how long a caller may keep the host waiting. None bounds an event, whose hooks
 // have alarms.
 type timeouts struct{ header, request, idle, answer time.Duration }
 
@@ -61,22 +60,22 @@ type Server struct {
 	Node      Node
 	Processes Processes
 
-	// Reports answers /v1/reports; without, there is no such call.
+	// Reports answers /v1/reports; if it is nil, there is no such call.
 	Reports Reports
-	// Meter answers /v1/present and /v1/jobs/{id}/processes; without, there are no such calls.
+	// Meter answers /v1/present and /v1/jobs/{id}/processes; if it is nil, there are no such calls.
 	Meter Meter
-	// Metrics answers /metrics; without, there is no such call.
+	// Metrics answers /metrics; if it is nil, there is no such call.
 	Metrics http.Handler
-	// MoM answers the hook of pbs_mom; without, there is no such call.
+	// MoM answers the hook of pbs_mom; if it is nil, there is no such call.
 	MoM MoM
 	// Host is this host as exec_vnode names it.
 	Host string
-	// Refused, if set, is called with each call that was refused for who made it. Several
+	// Refused, if set, is called with each call that was refused because of its caller. Several
 	// goroutines may call it at the same time.
 	Refused func(peer Peer, call string, err error)
-	// Ignored, if set, is told the keys of an event that its request holds and nobody knows.
+	// Ignored, if set, is called with the unknown keys in an event's request.
 	Ignored func(event hostapi.Event, keys []string)
-	// ErrorLog takes what goes wrong on connections; nil is the log package's own.
+	// ErrorLog logs errors of connections; nil means the log package's standard logger.
 	ErrorLog *log.Logger
 
 	timeouts  timeouts
@@ -102,7 +101,7 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 }
 
 // Serve answers on l, a Listener, until Shutdown, then returns nil. Serve closes l. On any other
-// listener nobody may do anything.
+// listener all callers are unknown and may do nothing.
 func (s *Server) Serve(l net.Listener) error {
 	s.ready.Do(func() {
 		s.http.ErrorLog = s.ErrorLog
@@ -115,7 +114,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown takes no further request and waits for those begun, until ctx is done.
+// Shutdown accepts no further request and waits for those begun, until ctx is done.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	return s.http.Shutdown(ctx)
@@ -148,7 +147,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// metrics answers a scrape. Users get none: all of it tells of other users too.
+// metrics answers a scrape. It is refused to users, because metrics reveal other users' activity.
 func (s *Server) metrics(_ Peer, w http.ResponseWriter, r *http.Request) {
 	if s.Metrics == nil {
 		s.answer(w, r, nil, noCall(r))
@@ -163,8 +162,8 @@ func noCall(r *http.Request) error {
 		Message: fmt.Sprintf("%s %s: no such call", r.Method, r.URL.Path)}
 }
 
-// endpoint makes a handler of a call: access first, before a byte of the body is read; then its
-// value or error as JSON.
+// endpoint makes a handler of a call. It checks access before it reads a byte of the body, and
+// answers with the call's value or error as JSON.
 func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sign(w, r)
@@ -180,8 +179,8 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 	})
 }
 
-// streaming makes a handler of a call that writes its answer bit by bit. The context of its request
-// ends when the caller goes away, and when the server stops.
+// streaming makes a handler of a call that streams its answer. The context of its request ends when
+// the caller goes away, and when the server stops.
 func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sign(w, r)
@@ -193,8 +192,8 @@ func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *htt
 			s.answer(w, r, nil, err)
 			return
 		}
-		// The server's own deadline is for the request. While the answer lasts, the connection is
-		// read to see the caller go.
+		// The server's own deadline is for the request. While the answer is being sent, the
+		// connection is read to notice if the caller goes away.
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -203,21 +202,21 @@ func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *htt
 	})
 }
 
-// sign tells a caller that asks for it, by Expect: 100-continue, that the daemon lives: the kernel
-// takes calls for a stopped daemon as well. The write finds out a caller that is gone, and ends the
-// request's context.
+// sign sends a sign of life to a caller that asks for it by Expect: 100-continue. Without it, a
+// stopped daemon would look alive, because the kernel accepts calls for it. If the caller is gone,
+// the write fails and ends the request's context.
 func (s *Server) sign(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	if r.Header.Get("Expect") != "" && r.ProtoAtLeast(1, 1) {
 		control.SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 		w.WriteHeader(http.StatusContinue)
 	}
-	// Not that of the connection's answer before this one either.
+	// The deadline of the connection's previous answer must not apply either.
 	control.SetWriteDeadline(time.Time{})
 }
 
-// read reads the request's body, so that its context ends when the caller goes. The server's own
-// deadline is for the request: while an answer lasts it would look like a caller that has gone.
+// read reads the request's body, so that its context ends when the caller goes away. The server's
+// own deadline is for the request: during an answer, it would look like a caller that has gone.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, limit int64) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
@@ -242,17 +241,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, value any, err e
 		status = http.StatusInternalServerError
 		body = []byte(`{"error":"encode answer: not JSON","kind":"internal"}` + "\n")
 	}
-	// The deadline is set only now: how long an event takes is its alarm's matter, not the
-	// connection's.
+	// The deadline is set only now: an event's duration is limited by its alarm, not by the
+	// connection.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // pbs_mom's hook reads no chunks
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // pbs_mom's hook does not read chunks
 	w.WriteHeader(status)
 	w.Write(body)
 }
 
-// encode returns an answer's body and its type: JSON, but for MoM's hook. The body is nil for a
-// value that is not JSON.
+// encode returns an answer's body and its type: JSON, except for MoM's hook. The body is nil for a
+// value that cannot be encoded.
 func encode(value any) (body []byte, contentType string) {
 	switch answer, isMoM := value.(MoMAnswer); {
 	case isMoM && answer.Output:

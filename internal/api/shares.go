@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shares bounds how many connections there are: those of one peer, and those of all together. The
-// latter leaves the daemon descriptors of its own, and root's callers theirs.
+// shares bounds the number of connections: those of one peer, and those of all together. The latter
+// leaves descriptors for the daemon itself and for root's callers.
 type shares struct {
 	most, each int
 
@@ -17,7 +17,7 @@ type shares struct {
 	of  map[string]int // by peer
 }
 
-// enter counts a connection of the peer's. enter fails, and counts none, if there are too many.
+// enter counts a connection of the peer. It fails, and counts nothing, if there are too many.
 func (s *shares) enter(peer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *shares) enter(peer string) error {
 	return nil
 }
 
-// leave gives one back.
+// leave returns one.
 func (s *shares) leave(peer string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,12 +45,12 @@ func (s *shares) leave(peer string) {
 	}
 }
 
-// descriptors returns how many descriptors this process may have: RLIMIT_NOFILE, which Go raises as
-// far as it may.
+// descriptors returns how many descriptors this process may have: RLIMIT_NOFILE, which Go raises to
+// its hard limit.
 func descriptors() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024 // what every process has that nobody gave more
+		return 1024 // the default for every process
 	}
 	return int(min(limit.Cur, 1<<20))
 }

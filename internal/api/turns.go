@@ -10,36 +10,36 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds of what the server answers a user other than root at a time. Further calls wait in line,
-// which connsPerUser bounds, until they are answered or their caller has gone.
+// Bounds on how many calls of a user other than root the server answers at a time. Further calls
+// wait, within connsPerUser, until they are answered or their caller has gone.
 const (
 	questionsPerUser = 2
 	listsPerUser     = 1
 	longestRest      = 10 * time.Second
 )
 
-// Turns bounds the calls of each caller that are at work.
+// Turns bounds the calls of each caller that are being answered.
 type Turns struct {
-	// Places is how many calls of a caller are at work at a time.
+	// Places is how many calls of a caller are answered at a time.
 	Places int
-	// Most is how many calls of a caller there may be, those in line included; 0: any number.
+	// Most is how many calls of a caller there may be, including waiting ones; 0 means any number.
 	Most int
-	// Rest makes a call keep its place after its end for as long as it took, and no longer than
-	// Rest. So a caller's calls take half of a cpu for each of the Places, whatever a call costs.
+	// Rest makes a call keep its place after its end for as long as it took, up to Rest. So a
+	// caller's calls use at most half a cpu for each of the Places, whatever a call costs.
 	Rest time.Duration
 
 	mu      sync.Mutex
-	callers map[string]*line // who have a call here
+	callers map[string]*line // that have a call here
 }
 
-// line is a caller's calls: those at work and those that wait.
+// line holds a caller's calls: those being answered and those waiting.
 type line struct {
 	working chan struct{}
 	calls   int
 }
 
-// Enter waits for a turn of the caller's, which lasts until leave is called. Enter fails with
-// hostapi.KindBusy if the caller has too many calls, and if ctx ends before the turn has come.
+// Enter waits for a turn of the caller, which lasts until leave is called. It fails with
+// hostapi.KindBusy if the caller has too many calls, and if ctx ends before the turn comes.
 func (t *Turns) Enter(ctx context.Context, caller string) (leave func(), err error) {
 	l, err := t.join(caller)
 	if err != nil {
@@ -88,7 +88,7 @@ func (t *Turns) quit(caller string) {
 	}
 }
 
-// enter waits for a turn of the peer's. Root waits for nobody.
+// enter waits for a turn of the peer. Root never waits.
 func (t *Turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
 	if p.root() {
 		return func() {}, nil
@@ -96,7 +96,7 @@ func (t *Turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
 	return t.Enter(ctx, p.String())
 }
 
-// question makes a call wait for its user's turn, and end with its caller.
+// question makes a call wait for its user's turn, and ends it when its caller goes away.
 func (s *Server) question(call func(Peer, *http.Request) (any, error)) func(Peer, *http.Request) (any, error) {
 	return func(peer Peer, r *http.Request) (any, error) {
 		if err := checkNoBody(r); err != nil {
@@ -111,8 +111,8 @@ func (s *Server) question(call func(Peer, *http.Request) (any, error)) func(Peer
 	}
 }
 
-// checkNoBody refuses a question with a body. The server sees that a caller has gone only once it
-// has read all that he sent.
+// checkNoBody refuses a question with a body. The server notices that a caller has gone only after
+// it has read everything that the caller sent.
 func checkNoBody(r *http.Request) error {
 	if r.ContentLength != 0 {
 		return malformed(errors.New("the request has a body, want none"))

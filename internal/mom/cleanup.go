@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// cleanUpTime bounds the removal of a TMPDIR, which may be huge, or be filled meanwhile.
+// cleanUpTime bounds the removal of a TMPDIR, which may be huge, or may be filled meanwhile.
 const cleanUpTime = 10 * time.Second
 
-// errInterrupted is of a removal that a signal has ended.
+// errInterrupted is the error of a removal that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// cleanUp removes what was made for the job. A signal that ends programs, and came since, ends the
-// removal. The rest is then the daemon's to remove.
+// cleanUp removes what was made for the job. A signal that ends programs also ends the removal, if
+// it arrives during cleanUp. The daemon then removes the rest.
 func (w *walk) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanUpTime,
 		fmt.Errorf("not done within %v", cleanUpTime))
 	defer cancel()
 	ctx, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
-	for len(w.spec.Signals) > 0 { // meant for the program
+	for len(w.spec.Signals) > 0 { // sent earlier, to the program
 		<-w.spec.Signals
 	}
 	done := make(chan []error, 1)

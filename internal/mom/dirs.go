@@ -19,15 +19,15 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// TmpDir is the directory of the TMPDIRs of jobs that `run` begins, as pbs_mom has it.
+// TmpDir is the directory for the TMPDIRs of jobs that `run` begins, the same as pbs_mom's.
 const TmpDir = "/var/tmp"
 
-// Left is a directory that Run made as the TMPDIR of a job and did not remove. Run was killed, or
-// had no time to.
+// Left is a directory that Run made as the TMPDIR of a job and did not remove, because Run was
+// killed or had no time.
 type Left struct{ Dir, Name, Job string }
 
-// LeftIn returns what there is in tmpDir of jobs, which are given with their owners' uids. A file
-// of somebody else with such a name stays.
+// LeftIn returns what the jobs in owners, given with their owners' uids, have left in tmpDir. A
+// file of another user with such a name stays.
 func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 	files, err := os.ReadDir(tmpDir)
 	errs := []error{err}
@@ -57,8 +57,8 @@ func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 	return all, errors.Join(errs...)
 }
 
-// Remove removes the directory with all in it, as long as ctx lasts; the rest is for another call.
-// The name is free at once, since a later run of the job may use it. Idempotent.
+// Remove removes the directory with everything in it, until ctx ends; a further call removes the
+// rest. The name is free at once, since a later run of the job may use it. Idempotent.
 func (l Left) Remove(ctx context.Context) error {
 	if free := freeName(l.Name); free != l.Name {
 		err := unix.Rename(filepath.Join(l.Dir, l.Name), filepath.Join(l.Dir, free))
@@ -70,10 +70,10 @@ func (l Left) Remove(ctx context.Context) error {
 	return removeTree(ctx, l.Dir, l.Name)
 }
 
-// unknowable matches the end of a TMPDIR's name that nobody can know.
+// unknowable matches the unpredictable end of a TMPDIR's name.
 var unknowable = regexp.MustCompile(`\.[a-z2-7]{26}$`)
 
-// freeName returns the name of a TMPDIR with such an end.
+// freeName returns the name of a TMPDIR with an unpredictable end.
 func freeName(name string) string {
 	if unknowable.MatchString(name) {
 		return name
@@ -83,8 +83,8 @@ func freeName(name string) string {
 
 func unguessable(name string) string { return name + "." + strings.ToLower(rand.Text()) }
 
-// ownerMark is the extended attribute of a node file with the uid of its job's owner, if that is
-// not the file's own.
+// ownerMark is the extended attribute of a node file with the uid of its job's owner, if the file
+// itself belongs to another user.
 const ownerMark = "trusted.hookhost.owner"
 
 // OwnerOf returns the uid of the owner of the job with a node file in auxDir.
@@ -102,7 +102,7 @@ func OwnerOf(id, auxDir string) (uid int, err error) {
 	return int(st.Uid), nil
 }
 
-// RemoveNodefile removes the node file of a job in auxDir. A file that is not there is no error.
+// RemoveNodefile removes the node file of a job in auxDir. A missing file is not an error.
 func RemoveNodefile(id, auxDir string) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
@@ -110,8 +110,8 @@ func RemoveNodefile(id, auxDir string) error {
 	return removeFile(filepath.Join(auxDir, id))
 }
 
-// removeFile removes a file that somebody else may have removed. A daemon that starts removes the
-// files of jobs that are over.
+// removeFile removes a file that may already be gone. A daemon that starts removes the files of
+// jobs that are over.
 func removeFile(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -122,7 +122,7 @@ func removeFile(path string) error {
 // tmpName is the name that PBS gives a job's TMPDIR.
 func tmpName(id string) string { return "pbs." + id }
 
-// makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI is to
+// makeNodefile writes PBS_NODEFILE, a line with the host's name for each process that MPI has to
 // start, and returns its path.
 func (w *walk) makeNodefile() (string, error) {
 	chunks, err := pbs.Hostfile(w.job.ExecVnode, w.job.ExecHost2, w.job.Schedselect, w.spec.Node)
@@ -149,7 +149,7 @@ func (w *walk) makeNodefile() (string, error) {
 	}
 	path := filepath.Join(w.spec.AuxDir, name)
 	w.undo = append(w.undo, func(context.Context) error {
-		// The daemon knows by this file of the TMPDIR, which it may be removing at this moment.
+		// The file tells the daemon of the TMPDIR, which it may be removing at this moment.
 		if w.spec.TmpDir != "" {
 			left, err := LeftIn(w.spec.TmpDir, map[string]int{name: w.uid()})
 			if err != nil || len(left) > 0 {
@@ -165,14 +165,14 @@ func (w *walk) makeNodefile() (string, error) {
 			return "", &fs.PathError{Op: "setxattr", Path: path, Err: err}
 		}
 	}
-	// The job's user is to read it, whatever the umask, and not to fill /run with it.
+	// The job's user has to be able to read it, whatever the umask, but not to fill /run with it.
 	return path, errors.Join(root.Chown(name, -1, gid), root.Chmod(name, 0o640))
 }
 
-// makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. A directory that
-// is there already is used when it belongs to the job's user: then nobody else gained anything by
-// making it. Any user can make something else of that name for a job to come. The TMPDIR then has a
-// name that nobody can know.
+// makeTmpDir makes the job's TMPDIR, named as PBS names it, and returns its path. An existing
+// directory is used if it belongs to the job's user: then nobody else could profit from making it.
+// Any user can create another file of that name for a future job. The TMPDIR then gets an
+// unpredictable name.
 func (w *walk) makeTmpDir() (string, error) {
 	root, err := os.OpenRoot(w.spec.TmpDir)
 	if err != nil {
@@ -213,8 +213,8 @@ func (w *walk) ownsDir(root *os.Root, name string) error {
 	return nil
 }
 
-// giveDir gives a directory that was just made to the job's user, through a descriptor: a name can
-// be changed.
+// giveDir changes the owner of a new directory to the job's user. It uses a descriptor, because a
+// name can be changed.
 func (w *walk) giveDir(root *os.Root, name string) error {
 	if w.spec.Credential == nil {
 		return nil
@@ -230,7 +230,7 @@ func (w *walk) giveDir(root *os.Root, name string) error {
 	return err
 }
 
-// uid returns who the program runs as.
+// uid returns the uid of the program's user.
 func (w *walk) uid() int {
 	if w.spec.Credential != nil {
 		return int(w.spec.Credential.Uid)

@@ -9,7 +9,7 @@ import (
 )
 
 // jobEnv returns the variables that MoM sets for a job on its first host. dir is where the job
-// starts, env what its submitter had.
+// starts, env the environment of its submitter.
 func jobEnv(job *hostapi.Job, node, dir string, env map[string]string) (map[string]string, error) {
 	chunks, err := pbs.Hostfile(job.ExecVnode, job.ExecHost2, job.Schedselect, node)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// runAs has the program run as another user, with all of that user's groups.
+// runAs makes the program run as another user, with all of that user's groups.
 func (s *Spec) runAs(owner hostapi.Owner) error {
 	u, err := user.LookupId(strconv.Itoa(owner.UID))
 	if err != nil {
@@ -21,12 +21,12 @@ func (s *Spec) runAs(owner hostapi.Owner) error {
 	return err
 }
 
-// passed matches the variables of root's that another user's program gets: those of the terminal,
-// of languages, of PATH and of the node's daemon.
+// passed matches the variables of root that are passed to another user's program: those for the
+// terminal, languages, PATH and the node's daemon.
 var passed = regexp.MustCompile(`^(TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|PATH|HOOKHOST_[A-Z_]+)=`)
 
-// environmentOf returns the environment of a program that runs as another user. The rest of root's
-// is not the user's to read, nor is root's HOME the user's.
+// environmentOf returns the environment of a program that runs as another user. That user must not
+// read root's other variables, and has a different HOME.
 func environmentOf(u *user.User, roots []string) []string {
 	env := []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
 	for _, variable := range roots {
@@ -37,8 +37,8 @@ func environmentOf(u *user.User, roots []string) []string {
 	return env
 }
 
-// credentialOf returns what a process of a job's owner runs with: the owner's ids, and all groups
-// of that user.
+// credentialOf returns the credential for processes of a job's owner: the owner's ids, and all
+// groups of that user.
 func credentialOf(u *user.User, o hostapi.Owner) (*syscall.Credential, error) {
 	ids, err := u.GroupIds()
 	if err != nil {

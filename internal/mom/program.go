@@ -45,7 +45,7 @@ func (w *walk) prepare() (*hostapi.Request, error) {
 		nil
 }
 
-// launch makes the stub the program as the hooks have changed it.
+// launch makes the stub become the program, as changed by the hooks.
 func (w *walk) launch(s *stub, req *hostapi.Request, out *hostapi.Outcome) error {
 	name, argv0, args, env := req.Progname, w.spec.Program, req.Argv, maps.Clone(req.Env)
 	if out.Progname != nil {
@@ -68,9 +68,8 @@ func (w *walk) launch(s *stub, req *hostapi.Request, out *hostapi.Outcome) error
 	})
 }
 
-// findProgram finds a program as a shell does: by itself when it has a slash, else in the
-// directories of path. findProgram fails with *ExecError. Whether the job's user may run it is
-// left to the kernel.
+// findProgram finds a program as a shell does: directly if it has a slash, else in the directories
+// of path. It fails with *ExecError. The kernel decides whether the job's user may run it.
 func findProgram(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -93,7 +92,7 @@ func findProgram(name, path string) (string, error) {
 	return "", &ExecError{Path: name, Err: cause}
 }
 
-// parseEnv returns the variables of a list; of those named twice the last counts, as with os/exec.
+// parseEnv returns the variables of a list. If one occurs twice, the last counts, as in os/exec.
 func parseEnv(list []string) map[string]string {
 	env := make(map[string]string, len(list))
 	for _, entry := range list {

@@ -21,16 +21,16 @@ import (
 // longestName is PBS_MAXJOBNAME (openpbs src/include/pbs_ifl.h).
 const longestName = 230
 
-// Request is a job as the user of `hookhost run` asks for it.
+// Request is a job as a user of `hookhost run` requests it.
 type Request struct {
-	Resources []string // as -l of qsub has them
+	Resources []string // in the syntax of qsub's -l
 	Name      string   // "" for the program's
 	ID        string   // "" for the next number of this node
 	User      string   // "" for the caller
 	Command   []string // program and arguments
 }
 
-// Check returns the job, without its exec_vnode. Check fails for a request that cannot be a job.
+// Check returns the job, without its exec_vnode. It fails if the request cannot be a job.
 func (r *Request) Check() (*hostapi.Job, error) {
 	if r.ID != "" {
 		if err := hostapi.CheckJobID(r.ID); err != nil {
@@ -90,9 +90,9 @@ func (r *Request) Spec(job *hostapi.Job, node string, env []string) (Spec, error
 	return spec, nil
 }
 
-// cutKillDelay takes kill_delay out of the resources that a job asks for. In PBS it is no resource
-// but an attribute of the job's queue, in seconds. A part of a second counts as a whole. The result
-// is nil without a kill_delay.
+// cutKillDelay removes kill_delay from the resources that a job requests. In PBS it is not a
+// resource but an attribute of the job's queue, in seconds. A fraction of a second is rounded up.
+// The result is nil without a kill_delay.
 func cutKillDelay(asked map[string]string) (*int, error) {
 	const name = "kill_delay"
 	text, there := asked[name]
@@ -108,7 +108,7 @@ func cutKillDelay(asked map[string]string) (*int, error) {
 	return &seconds, nil
 }
 
-// ownerOf returns the user of that name; "" is the caller.
+// ownerOf returns the user of that name; "" means the caller.
 func ownerOf(name string) (hostapi.Owner, error) {
 	u, err := user.Current()
 	if err != nil { // its text is about cgo and $USER
@@ -125,8 +125,8 @@ func ownerOf(name string) (hostapi.Owner, error) {
 	return hostapi.Owner{User: u.Username, UID: uid, GID: gid}, errors.Join(uerr, gerr)
 }
 
-// Unknown returns the names of resources that the job asks for and that are not known, in order. A
-// server refuses a job that asks for one (openpbs src/server/resc_attr.c, PBSE_UNKRESC).
+// Unknown returns the names of requested resources that are unknown, in order. A server refuses a
+// job that requests one (openpbs src/server/resc_attr.c, PBSE_UNKRESC).
 func Unknown(job *hostapi.Job, known func(name string) bool) []string {
 	asked := map[string]bool{}
 	for name := range job.ResourceList {
@@ -144,7 +144,7 @@ func Unknown(job *hostapi.Job, known func(name string) bool) []string {
 // twoSignals matches the text of a user who does not know that a comma ends a resource's value.
 var twoSignals = regexp.MustCompile(`(?i)(^|,) *walltime_signal *=[^,]*,[^,=]*@`)
 
-// hint adds to an error about -l the likely meaning of the text.
+// hint adds to an error about -l what the user probably meant.
 func hint(err error, resources []string) error {
 	if slices.ContainsFunc(resources, twoSignals.MatchString) {
 		return fmt.Errorf("%w; several signals of walltime_signal are joined with +: USR1@300+TERM@60", err)

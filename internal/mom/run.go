@@ -6,7 +6,7 @@
 //	  └─► rejected: nothing more is sent, the host has undone it
 //
 // Whatever ends the job (its program, a signal, the caller's context, a host that died), its
-// epilogue and end are sent. The epilogue's hooks kill the processes of the job that outlive its
+// epilogue and end are sent. The epilogue's hooks kill processes of the job that outlive its
 // program.
 package mom
 
@@ -34,33 +34,33 @@ type Spec struct {
 	Node string             // this host as exec_vnode names it
 	MoM  *hostapi.ProcessID // this process; its death ends the job
 
-	Program string   // as a shell takes it: looked up in Env's PATH unless it has a slash
+	Program string   // looked up in Env's PATH unless it has a slash, as in a shell
 	Args    []string // without the program's name
-	Env     []string // what the job's own variables are laid over, "NAME=value"
+	Env     []string // "NAME=value"; the job's variables are added to these
 
-	// Stdin, Stdout and Stderr are the program's own, untouched; nil is /dev/null. Lines that hooks
-	// have for the job's standard error go to Stderr.
+	// The program uses Stdin, Stdout and Stderr directly; nil is /dev/null. Lines from hooks for
+	// the job's standard error go to Stderr.
 	Stdin, Stdout, Stderr *os.File
 
-	Credential *syscall.Credential // who the program runs as; nil for the caller
-	Umask      *int                // the program's; nil for the caller's
+	Credential *syscall.Credential // user of the program; nil means the caller
+	Umask      *int                // umask of the program; nil means the caller's
 
 	// Signals are passed on to the program's process group. SIGTERM, and SIGINT from the second on,
-	// ask for the job's end: preterm, SIGTERM, the kill delay, SIGKILL. The next of them is SIGKILL
-	// at once. SIGTSTP suspends the job.
+	// request the job's end: preterm, SIGTERM, the kill delay, SIGKILL. The next of these means
+	// SIGKILL at once. SIGTSTP suspends the job.
 	Signals <-chan os.Signal
 	// Stop, if set, is called when the job was suspended by SIGTSTP, to stop the calling process as
-	// well. When it returns the job is resumed. A job without Stop is resumed by SIGCONT.
+	// well. When it returns, the job is resumed. A job without Stop is resumed by SIGCONT.
 	Stop func()
 
-	// AuxDir is where the file PBS_NODEFILE is made; it is created, 0755, when missing. "" for no
-	// such file.
+	// AuxDir is the directory for the file PBS_NODEFILE. If missing, it is created with mode 0755.
+	// "" means no such file.
 	AuxDir string
-	// TmpDir is where the job's TMPDIR is made, such as /var/tmp; "" for none.
+	// TmpDir is the directory for the job's TMPDIR, such as /var/tmp; "" means no TMPDIR.
 	TmpDir string
 }
 
-// Exit statuses of a job whose program did not run, as a shell and its kin use them.
+// Exit statuses of a job whose program did not run, as used by shells and similar programs.
 const (
 	ExitFailed        = 125 // it was not started
 	ExitNotExecutable = 126
@@ -69,16 +69,16 @@ const (
 
 // Result is how a job ended.
 type Result struct {
-	// ExitStatus is what a shell gives: the program's, 128+N for one killed by signal N, else one
+	// ExitStatus is the status as in a shell: the program's, 128+N if signal N killed it, else one
 	// of the Exit constants.
 	ExitStatus int
 	Signaled   bool // the program was killed by a signal
 	Started    bool // the program ran
 
-	Reject *Reject // the refusal because of which the job was not started; nil without one
+	Reject *Reject // the refusal that kept the job from starting; nil without one
 
-	// Outcome holds what the outcomes of all events say together: usage, resources_used, diag,
-	// notes. A later event counts more than an earlier one.
+	// Outcome combines the outcomes of all events: usage, resources_used, diag, notes. Later events
+	// take precedence.
 	Outcome hostapi.Outcome
 }
 
@@ -97,8 +97,8 @@ func (r *Reject) Error() string {
 }
 
 // Run runs the job and returns how it ended. When ctx is done the program is killed; the job's last
-// events are sent in any case. An error comes with a Result that holds as far as the job came. So a
-// program's exit status counts even when something failed behind it. A rejected job is no error:
+// events are sent in any case. Even with an error, the Result is valid as far as the job came. So a
+// program's exit status counts even if something failed afterwards. A rejected job is not an error:
 // see Result.Reject.
 func Run(ctx context.Context, engine Engine, spec Spec) (Result, error) {
 	if err := spec.check(); err != nil {
@@ -132,10 +132,10 @@ func (s *Spec) check() error {
 	return hostapi.CheckJobID(s.Job.ID)
 }
 
-// longestGrace, in seconds, is what a time.Duration holds.
+// longestGrace is the longest time.Duration, in seconds.
 const longestGrace = int64(math.MaxInt64 / time.Second)
 
-// grace returns the time between SIGTERM and SIGKILL. PBS's own default is 10 seconds.
+// grace returns the time between SIGTERM and SIGKILL. PBS's default is 10 seconds.
 func (s *Spec) grace() time.Duration {
 	if delay := s.Job.KillDelay; delay != nil {
 		return time.Duration(*delay) * time.Second

@@ -9,25 +9,23 @@ import (
 	"sync"
 )
 
-// stderr writes lines of hooks to the job's standard error, each text once. end repeats the
-// lines of epilogue if that failed. Hooks use different texts for lines that are not the same
-// (hostapi.Setup.Tell).
+// stderr writes lines of hooks to the job's standard error, each text once. If epilogue failed, end
+// repeats its lines. Hooks use different texts for different lines (hostapi.Setup.Tell).
 //
-// The pipe may be full and its reader asleep, and the job is to be ended all the same. So a
-// goroutine writes, in the order in which the lines came, and lives as long as there is something
-// to write.
+// The pipe may be full and its reader asleep, but the job still has to end. So a goroutine writes
+// the lines in order, and lives as long as there is something to write.
 type stderr struct {
 	file *os.File // nil: nothing is written
 
 	mu      sync.Mutex
-	lines   []string      // that it has got
-	written int           // of lines
-	idle    chan struct{} // closed when all is written; nil while nothing is being written
+	lines   []string      // all that it got
+	written int           // number of them
+	idle    chan struct{} // closed when everything is written; nil while nothing is being written
 	err     error
 }
 
-// write takes what is new and does not wait until it is written. write may be called at the same
-// time from several goroutines.
+// write queues new lines without waiting until they are written. It may be called at the same time
+// from several goroutines.
 func (s *stderr) write(lines []string) {
 	if s.file == nil {
 		return
@@ -60,7 +58,7 @@ func (s *stderr) drain() {
 	s.idle = nil
 }
 
-// flush waits until all is written, or ctx is done, and returns the first error of writing.
+// flush waits until everything is written, or ctx is done, and returns the first write error.
 func (s *stderr) flush(ctx context.Context) error {
 	s.mu.Lock()
 	idle := s.idle

@@ -17,14 +17,14 @@ import (
 )
 
 // stub is a process in its own session that waits to become a job's program, as a child of pbs_mom
-// does. The event execjob_launch moves it into the job's cgroup, and then it execs. So not one
-// instruction of the program runs outside. The stub is this program: see Become.
+// does. The event execjob_launch moves it into the job's cgroup, and then it execs. So not a single
+// instruction of the program runs outside. The stub runs this program: see Become.
 type stub struct {
 	*proc.Child
 	line *os.File // to the stub
 }
 
-// stubName is the name by which this program is called as a stub.
+// stubName is the name under which this program is started as a stub.
 const stubName = "hookhost-stub"
 
 // order says what a stub becomes.
@@ -35,8 +35,8 @@ type order struct {
 	Credential *syscall.Credential
 }
 
-// ExecError says that the program itself could not be run: there is no such file (errors.Is
-// fs.ErrNotExist), or it may not or cannot be executed. Everything was in place for it.
+// ExecError means that the program itself could not be run. The file does not exist (errors.Is
+// fs.ErrNotExist), or may not or cannot be executed. Everything else had succeeded.
 type ExecError struct {
 	Path string
 	Err  error // the errno
@@ -55,7 +55,7 @@ func startStub(spec *Spec) (*stub, error) {
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "stub"), os.NewFile(uintptr(pair[1]), "stub")
 	defer theirs.Close()
-	// The stub has its end by the same number, so the numbers of the caller's own files are free.
+	// The stub's end has the same number, so it does not use a number of the caller's own files.
 	if _, err := unix.FcntlInt(theirs.Fd(), unix.F_SETFD, 0); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start a stub: %w", os.NewSyscallError("fcntl", err))
@@ -69,7 +69,7 @@ func startStub(spec *Spec) (*stub, error) {
 		ours.Close()
 		return nil, err
 	}
-	theirs.Close() // or nobody would tell its end
+	theirs.Close() // otherwise the stub's end would go unnoticed
 	s := &stub{Child: child, line: ours}
 	if _, err := io.ReadFull(ours, make([]byte, 1)); err != nil {
 		s.end()
@@ -78,7 +78,7 @@ func startStub(spec *Spec) (*stub, error) {
 	return s, nil
 }
 
-// become makes the stub a program. become fails with *ExecError when the program is at fault.
+// become makes the stub run a program. It fails with *ExecError if the program is at fault.
 func (s *stub) become(o *order) error {
 	if err := gob.NewEncoder(s.line).Encode(o); err != nil {
 		return fmt.Errorf("execute %s: order the stub: %w", o.Path, err)
@@ -93,8 +93,8 @@ func (s *stub) become(o *order) error {
 	return fmt.Errorf("execute %s: %s", o.Path, text)
 }
 
-// end ends a stub that becomes nothing. A stub that hangs in the kernel is left to the job's
-// epilogue.
+// end ends a stub that will not become a program. The job's epilogue deals with a stub that hangs
+// in the kernel.
 func (s *stub) end() {
 	s.line.Close()
 	s.Signal(unix.SIGKILL)
@@ -103,11 +103,11 @@ func (s *stub) end() {
 	s.Wait(ctx)
 }
 
-// IsStub reports whether this program was started as a stub. Its main function calls Become then.
+// IsStub reports whether this program was started as a stub. If so, its main function calls Become.
 func IsStub() bool { return os.Args[0] == stubName && len(os.Args) == 2 }
 
-// Become is the life of a stub. Become returns when the stub cannot become the program. Its caller
-// gets the errno of execve(2) by the line, or another error as text.
+// Become runs a stub. It returns if the stub cannot become the program. The stub's caller receives
+// the errno of execve(2), or another error as text.
 func Become() {
 	if fd, err := strconv.Atoi(os.Args[1]); err == nil {
 		unix.CloseOnExec(fd)
@@ -121,14 +121,14 @@ func Become() {
 	}
 }
 
-// room is the memory that is mapped for the order. An environment has 6 MB at most.
+// room is the memory mapped for the order. An environment has at most 6 MB.
 const room = 32 << 20
 
 // obey waits for the order and carries it out.
 //
-// When the order comes the job's limits are in force. The runtime has to have by then what it may
-// still need: memory (-l pvmem) and its threads (-l pids). With one cpu these are the thread that
-// is locked here and one for all else.
+// By the time the order comes, the job's limits are in force. So the runtime must already have what
+// it still needs: memory (-l pvmem) and its threads (-l pids). With one cpu, these are the thread
+// that is locked here and one for everything else.
 func obey(line *os.File) error {
 	runtime.LockOSThread()
 	elsewhere := make(chan struct{})
@@ -147,7 +147,7 @@ func obey(line *os.File) error {
 	if err := gob.NewDecoder(line).Decode(&o); err != nil {
 		return fmt.Errorf("read the order: %w", err)
 	}
-	// Go has raised the soft limit of open files. Exec puts it back, unless Setrlimit was called.
+	// Go has raised the soft limit of open files. Exec restores it, unless Setrlimit was called.
 	if err := syscall.Getrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
 		return os.NewSyscallError("getrlimit", err)
 	}
@@ -167,7 +167,7 @@ func obey(line *os.File) error {
 	return syscall.Exec(o.Path, o.Args, o.Env)
 }
 
-// changeUser gives up root's rights, those to keys too.
+// changeUser gives up root's rights, including those to keys.
 func changeUser(c *syscall.Credential) error {
 	if err := proc.LeaveSessionKeyring(); err != nil {
 		return err
@@ -182,7 +182,7 @@ func changeUser(c *syscall.Credential) error {
 		func() error { return syscall.Setuid(int(c.Uid)) },
 	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("become user %d: %v", c.Uid, err) // the errno is not the program's
+			return fmt.Errorf("become user %d: %v", c.Uid, err) // the errno is not about the program
 		}
 	}
 	return nil

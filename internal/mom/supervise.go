@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// reapTime is how long a program that was killed may take to end before its epilogue is sent all
-// the same. The program may hang in the kernel, or be frozen, and the epilogue's hooks know more
-// ways than a signal.
+// reapTime is how long a killed program may take to end before its epilogue is sent regardless. The
+// program may hang in the kernel, or be frozen, and the epilogue's hooks have more means than a
+// signal.
 const reapTime = 10 * time.Second
 
 // supervisor passes signals on to a running program until it has ended.
@@ -26,10 +26,10 @@ type supervisor struct {
 	interrupts  int
 	terminating bool
 	suspended   bool
-	kill        <-chan time.Time // the grace is over
-	giveUp      <-chan time.Time // the program should have ended
-	again       <-chan time.Time // to resume once more
-	refused     bool             // it was said why the job is not resumed
+	kill        <-chan time.Time // rings when the grace is over
+	giveUp      <-chan time.Time // rings when the program should have ended
+	again       <-chan time.Time // rings when the resume is tried again
+	refused     bool             // a message said why the job is not resumed
 }
 
 // supervise returns when the program has ended, or was killed and does not end.
@@ -74,11 +74,11 @@ func (w *walk) supervise(ctx context.Context, child *proc.Child) {
 	}
 }
 
-// signal does what sig asks for.
+// signal carries out what sig requests.
 func (s *supervisor) signal(ctx context.Context, sig syscall.Signal) {
 	switch sig {
 	case unix.SIGINT:
-		// The first is the program's own affair: an interactive one may not want to end.
+		// The program decides about the first: an interactive program may not want to end.
 		if s.interrupts++; s.interrupts > 1 {
 			s.terminate(ctx)
 			return
@@ -98,15 +98,15 @@ func (s *supervisor) signal(ctx context.Context, sig syscall.Signal) {
 	s.pass(sig)
 }
 
-// pass signals the program's process group. A group that is gone needs no signal.
+// pass signals the program's process group. If the group is gone, that is not an error.
 func (s *supervisor) pass(sig syscall.Signal) {
 	if err := s.child.Signal(sig); !errors.Is(err, proc.ErrGone) {
 		s.w.fail(err)
 	}
 }
 
-// terminate ends the job as PBS does at somebody's request: preterm, which may refuse, SIGTERM, and
-// after the grace SIGKILL. The second time it kills.
+// terminate ends the job as PBS does on request: preterm, which may refuse, SIGTERM, and after the
+// grace SIGKILL. The second call kills.
 func (s *supervisor) terminate(ctx context.Context) {
 	if s.terminating {
 		s.killNow()
@@ -132,8 +132,8 @@ func (s *supervisor) killNow() {
 	s.pass(unix.SIGKILL)
 }
 
-// suspend stops the program: with SIGSTOP, since the kernel keeps SIGTSTP from a group that nobody
-// in its session could continue.
+// suspend stops the program with SIGSTOP. The kernel does not deliver SIGTSTP to a group that
+// nobody in its session could continue.
 func (s *supervisor) suspend(ctx context.Context) {
 	if s.terminating || s.suspended {
 		return
@@ -147,12 +147,12 @@ func (s *supervisor) suspend(ctx context.Context) {
 	}
 }
 
-// resumeAgain is when a resume that was refused is tried again: who asked for it once has been
-// obeyed once.
+// resumeAgain is the delay before a refused resume is tried again. The request counts until it has
+// been carried out once.
 const resumeAgain = 5 * time.Second
 
-// resume lets the program go on unless a hook refuses. The job's standard error says so then, and
-// the resume is tried again until it is accepted or the job ends.
+// resume lets the program continue unless a hook refuses. Then the job's standard error says so,
+// and the resume is tried again until it is accepted or the job ends.
 func (s *supervisor) resume(ctx context.Context) {
 	s.again = nil
 	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreresume}); err != nil {

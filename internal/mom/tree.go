@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// deepest bounds the descriptors that one removal has open. Directories below move to the top.
+	// deepest bounds the descriptors that a removal has open. Directories further down are moved to
+	// the top.
 	deepest = 64
 	// atATime is how many names of a directory are read before they are removed.
 	atATime = 1024
 )
 
-// removeTree removes the file or directory of the name in the directory dir, with all below it, as
-// long as ctx lasts. Users may change the tree meanwhile. removeTree follows no link, and leaves no
-// entry of a directory untried because of another. A name that is not there is no error.
+// removeTree removes the file or directory named name in the directory dir, with everything below
+// it, until ctx ends. Users may change the tree meanwhile. It does not follow links, and tries
+// every entry of a directory even if others fail. A missing name is not an error.
 func removeTree(ctx context.Context, dir, name string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -32,13 +33,13 @@ func removeTree(ctx context.Context, dir, name string) error {
 	return t.remove(d, name, 0)
 }
 
-// tree is one that is being removed.
+// tree is a tree that is being removed.
 type tree struct {
 	ctx context.Context
 	top *os.File // its first directory
 }
 
-// remove removes what in has of the name, so deep in the tree.
+// remove removes name from the directory in, at that depth of the tree.
 func (t *tree) remove(in *os.File, name string, depth int) error {
 	if t.ctx.Err() != nil {
 		return fmt.Errorf("remove %s: %w", filepath.Join(in.Name(), name), context.Cause(t.ctx))
@@ -73,16 +74,16 @@ func (t *tree) remove(in *os.File, name string, depth int) error {
 			return err
 		}
 		err := unix.Unlinkat(int(in.Fd()), name, unix.AT_REMOVEDIR)
-		if err != unix.ENOTEMPTY && err != unix.EEXIST { // else somebody fills it
+		if err != unix.ENOTEMPTY && err != unix.EEXIST { // otherwise somebody is filling it
 			return fail(err)
 		}
-		if t.ctx.Err() != nil { // a FUSE file system may refuse for ever
+		if t.ctx.Err() != nil { // a FUSE file system may refuse forever
 			return fail(context.Cause(t.ctx))
 		}
 	}
 }
 
-// empty removes what is in d, and fails where nothing of it can be removed.
+// empty removes the contents of d. It fails only if none of them can be removed.
 func (t *tree) empty(d *os.File, depth int) error {
 	for {
 		if _, err := d.Seek(0, io.SeekStart); err != nil {

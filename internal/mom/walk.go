@@ -25,8 +25,8 @@ type walk struct {
 	result Result
 
 	stderr   *stderr
-	broken   bool                          // an event failed, beyond being rejected
-	failures []error                       // of what goes on all the same
+	broken   bool                          // an event failed, which is more than a reject
+	failures []error                       // errors after which the job continues
 	undo     []func(context.Context) error // removes what was made for the job, in reverse
 
 	started time.Time
@@ -50,7 +50,7 @@ func newWalk(engine Engine, spec Spec) *walk {
 	return w
 }
 
-// begin sends the one event after whose reject nothing follows.
+// begin sends begin, the only event after whose reject nothing follows.
 func (w *walk) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("run job %s: %w", w.job.ID, context.Cause(ctx))
@@ -59,7 +59,7 @@ func (w *walk) begin(ctx context.Context) error {
 	return err
 }
 
-// run does all that follows an accepted begin.
+// run does everything that follows an accepted begin.
 func (w *walk) run(ctx context.Context) error {
 	child, err := w.start(ctx)
 	if err != nil {
@@ -74,8 +74,8 @@ func (w *walk) run(ctx context.Context) error {
 	return err
 }
 
-// sayTime is how long a program is held back for somebody to read what its prologue and launch have
-// to say.
+// sayTime is how long a program's start is delayed, so that somebody can read the messages of its
+// prologue and launch.
 const sayTime = time.Second
 
 // start prepares the job and starts its program; on an error nothing of the job runs.
@@ -109,7 +109,7 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(prologue.JobStderr)+len(out.JobStderr) > 0 { // they come before what the program itself says
+	if len(prologue.JobStderr)+len(out.JobStderr) > 0 { // they come before the program's own output
 		said, cancel := context.WithTimeout(ctx, sayTime)
 		w.stderr.flush(said)
 		cancel()
@@ -126,8 +126,8 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	return stub.Child, nil
 }
 
-// mayStart fails when the job's end was asked for before its program was started. Other signals
-// have no addressee yet.
+// mayStart fails if the job's end was requested before its program was started. Other signals have
+// no receiver yet.
 func (w *walk) mayStart(ctx context.Context) error {
 	signals := w.spec.Signals
 	for {
@@ -148,12 +148,12 @@ func (w *walk) mayStart(ctx context.Context) error {
 	}
 }
 
-// ends reports whether sig ends a program that does not care.
+// ends reports whether sig ends a program that does not handle it.
 func ends(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
 }
 
-// notStarted settles the exit statuses of a job whose program did not run.
+// notStarted sets the exit statuses of a job whose program did not run.
 func (w *walk) notStarted(err error) {
 	status := execFail
 	var reject *Reject
@@ -181,7 +181,7 @@ func (w *walk) notStarted(err error) {
 	w.job.ExitStatus = &status
 }
 
-// ended settles how the program ended.
+// ended records how the program ended.
 func (w *walk) ended(exit proc.Exit) {
 	status := exit.Code()
 	w.result.ExitStatus, w.result.Signaled = status, exit.Status.Signaled()
@@ -192,10 +192,10 @@ func (w *walk) ended(exit proc.Exit) {
 	if w.job.ResourcesUsed == nil {
 		w.job.ResourcesUsed = hostapi.Resources{}
 	}
-	w.job.ResourcesUsed["walltime"] = pbs.FormatDuration(time.Since(w.started)) // the host takes suspensions off
+	w.job.ResourcesUsed["walltime"] = pbs.FormatDuration(time.Since(w.started)) // the host subtracts suspensions
 }
 
-// ask sends an event that may be rejected; then the error is a *Reject.
+// ask sends an event that may be rejected; in that case the error is a *Reject.
 func (w *walk) ask(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out, err := w.send(ctx, req)
 	if err != nil {
@@ -207,21 +207,21 @@ func (w *walk) ask(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome,
 	return out, nil
 }
 
-// announce sends an event whose rejection or failure changes nothing for those that follow.
+// announce sends an event whose rejection or failure does not affect those that follow.
 func (w *walk) announce(ctx context.Context, event hostapi.Event) {
 	_, err := w.ask(ctx, &hostapi.Request{Event: event})
 	w.fail(err)
 }
 
-// fail keeps an error, if it is one, of something behind which the job goes on.
+// fail records an error, if err is one, after which the job continues.
 func (w *walk) fail(err error) {
 	if err != nil {
 		w.failures = append(w.failures, err)
 	}
 }
 
-// send sends an event. send is not cut short when ctx is done. A host that goes on with an event
-// which its MoM believes to be over is worse than waiting for the hooks' alarms.
+// send sends an event. It does not stop when ctx is done. Waiting for the hooks' alarms is better
+// than a host that continues with an event which its MoM believes to be over.
 func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	ctx = context.WithoutCancel(ctx)
 	job := w.job
@@ -239,7 +239,7 @@ func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	return out, nil
 }
 
-// merge adds to the job what an outcome says about the job.
+// merge applies an outcome to the job.
 func (w *walk) merge(out *hostapi.Outcome) {
 	sum := &w.result.Outcome
 	if out.ResourcesUsed != nil {
