@@ -105,7 +105,8 @@ func (d directory) members(pids map[int]bool) error {
 // JobOf returns the job whose cgroup the process pid is in, in at least one hierarchy. ok is false
 // if the process is in no job or is gone. JobOf reads /proc/PID/cgroup once (cgroups(7)).
 //
-// A search for strays calls it for each process. The parse of procfs takes 12 us and 37 allocations.
+// A search for strays calls it for each process, and the parse of procfs takes 12 us and 37
+// allocations.
 func (t *Tree) JobOf(pid int) (id string, ok bool, err error) {
 	at, err := t.cgroupsOf(pid)
 	if errors.Is(err, ErrEnded) {

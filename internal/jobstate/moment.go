@@ -7,20 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Moment is a point in time that outlives the process that saw it. A Moment is on two clocks: the
-// wall clock, for people, and the kernel's monotonic clock. The monotonic clock cannot be set, and
-// stands still while the machine sleeps. The zero value is no point in time.
+// Moment is a point in time that outlives the process that saw it. It is on two clocks: the wall
+// clock, for people, and the kernel's monotonic clock. The monotonic clock cannot be set, and
+// stands still while the machine sleeps. The zero value is not a point in time.
 type Moment struct {
 	Wall time.Time     `json:"wall"`
-	Boot string        `json:"boot,omitempty"` // id of the boot that Mono belongs to; "" when that is not known
+	Boot string        `json:"boot,omitempty"` // id of the boot that Mono belongs to; "" if unknown
 	Mono time.Duration `json:"mono,omitempty"` // CLOCK_MONOTONIC, in nanoseconds
 }
 
-// IsZero reports whether m is no point in time.
+// IsZero reports whether m is the zero value.
 func (m Moment) IsZero() bool { return m.Wall.IsZero() }
 
-// Sub returns the time from n to m: by the monotonic clock where both are of one boot, else by the
-// wall clock.
+// Sub returns the time from n to m, by the monotonic clock if both are of the same boot, else by
+// the wall clock.
 func (m Moment) Sub(n Moment) time.Duration {
 	if m.Boot != "" && m.Boot == n.Boot {
 		return m.Mono - n.Mono
@@ -28,15 +28,15 @@ func (m Moment) Sub(n Moment) time.Duration {
 	return m.Wall.Sub(n.Wall)
 }
 
-// Add returns the moment d after m, before it when d is negative.
+// Add returns the moment d after m, or before it if d is negative.
 func (m Moment) Add(d time.Duration) Moment {
 	m.Wall = m.Wall.Add(d)
 	m.Mono += d
 	return m
 }
 
-// Clock turns the times of this process into Moments and back. A Clock reads the kernel's clock
-// once and goes by Go's monotonic readings from there on, so that it runs with a test's clock too.
+// Clock converts the times of this process to Moments and back. It reads the kernel's clock once
+// and then uses Go's monotonic readings, so that it also runs with a test's clock.
 type Clock struct {
 	boot string
 	base time.Time
@@ -55,14 +55,13 @@ func NewClock(boot string) (Clock, error) {
 // Now returns this moment.
 func (c Clock) Now() Moment { return c.Moment(time.Now()) }
 
-// Moment returns the moment of t, a time that time.Now has returned in this process.
+// Moment returns the moment of t, which time.Now has returned in this process.
 func (c Clock) Moment(t time.Time) Moment {
 	return Moment{Wall: t.Round(0), Boot: c.boot, Mono: c.mono + t.Sub(c.base)}
 }
 
-// Time returns when m is or was, with a monotonic reading, so that timers set to it ignore the
-// wall clock. A moment of another boot is found by the wall clock: there is no other that both
-// boots know.
+// Time returns the time of m with a monotonic reading, so that timers set to it ignore the wall
+// clock. For a moment of another boot it uses the wall clock, the only one that both boots share.
 func (c Clock) Time(m Moment) time.Time {
 	if m.Boot != "" && m.Boot == c.boot {
 		return c.base.Add(m.Mono - c.mono)

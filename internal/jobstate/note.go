@@ -2,15 +2,15 @@ package jobstate
 
 import "slices"
 
-// AddNote adds a note that is new to those of the report.
+// AddNote adds a note to the report, unless it is already there.
 func (rec *Record) AddNote(note string) {
 	if !slices.Contains(rec.Notes, note) {
 		rec.Notes = append(rec.Notes, note)
 	}
 }
 
-// AddLines adds lines that are new to those for the job's standard error. The report has them as
-// well: nobody may be there to write to the standard error.
+// AddLines adds new lines for the job's standard error. They are also in the report, because there
+// may be nobody to write to the standard error.
 func (rec *Record) AddLines(lines []string) {
 	for _, text := range lines {
 		rec.AddNote(text)

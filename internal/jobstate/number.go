@@ -14,10 +14,10 @@ import (
 )
 
 // NextNumber returns the next number for a job of `hookhost run`, and writes it to the file
-// job-number of the state directory. The caller sees to it that one call is made at a time. A file
-// that holds no number is replaced. Numbers go on from the time of day in seconds then: the
-// earlier ones are lost, and none may come twice. A file of an earlier number comes back only by a
-// power cut, as it is not fsynced.
+// job-number of the state directory. The caller ensures that only one call is made at a time. A
+// file without a number is replaced. Then numbers start from the time of day in seconds: the
+// earlier ones are lost, and none may come twice. As the file is not fsynced, a power cut may bring
+// back an earlier number.
 func NextNumber(dir string) (uint64, error) {
 	path := filepath.Join(dir, "job-number")
 	last := uint64(0)

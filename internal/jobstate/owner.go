@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// MakeDir makes dir with mode 0700 where there is none, and fails where CheckDir does.
+// MakeDir creates dir with mode 0700 if it is missing, and fails if CheckDir does.
 func MakeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -18,6 +18,6 @@ func MakeDir(dir string) error {
 	return nil
 }
 
-// CheckDir refuses a directory in which somebody else can put a file in the place of ours. Hooks
-// run as root on what these files say.
+// CheckDir refuses a directory in which another user could replace our files. Hooks act as root on
+// what these files say.
 func CheckDir(dir string) error { return disk.CheckDir(dir) }

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Phase is how far a job has come on this host.
+// Phase is the phase of a job on this host.
 type Phase = hostapi.Phase
 
 // The phases of a job.
@@ -20,26 +20,28 @@ const (
 	PhaseExiting   = hostapi.PhaseExiting
 )
 
-// Record is what has to survive a restart of the host about one job. Maps and slices may be nil.
+// Record is everything about one job that has to survive a restart of the host. Maps and slices may
+// be nil.
 type Record struct {
 	Job   *hostapi.Job `json:"job"`
 	Phase Phase        `json:"phase"`
 
 	// MoM is the process whose death ends the job; nil under pbs_mom.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`
-	// PBS: pbs_mom itself has begun the job here. So its files tell whether it has the job still.
+	// PBS means that pbs_mom itself began the job here, so its files show whether it still has the
+	// job.
 	PBS bool `json:"pbs,omitempty"`
-	// MoMHome is where the pbs_mom that has begun the job keeps these files: the folder of its
-	// mom_priv. "" is not known.
+	// MoMHome is the directory with the files of the pbs_mom that began the job, the parent of its
+	// mom_priv. "" means unknown.
 	MoMHome string `json:"mom_home,omitempty"`
-	// BegunBy is the pbs_mom that has begun the job; zero is not known.
+	// BegunBy is the pbs_mom that began the job; zero means unknown.
 	BegunBy hostapi.ProcessID `json:"begun_by,omitzero"`
-	// Kept: pbs_mom has gone on with the job after its begin.
+	// Kept means that pbs_mom continued with the job after its begin.
 	Kept bool `json:"kept,omitempty"`
-	// Host is the daemon that has the job, or the one that had it when it died.
+	// Host is the daemon that owns the job, or that owned it when the daemon died.
 	Host hostapi.ProcessID `json:"host"`
 
-	// Missing says by host why its part is not known, or not up to date while the job lives.
+	// Missing holds, by host, why its part is unknown, or not up to date while the job lives.
 	Missing map[string]string `json:"missing,omitempty"`
 
 	Begun    time.Time `json:"begun,omitzero"`    // when begin was accepted
@@ -51,7 +53,7 @@ type Record struct {
 	SuspendedAt Moment        `json:"suspended_at,omitzero"`
 	Suspended   time.Duration `json:"suspended,omitzero"` // nanoseconds
 
-	// HookState is Outcome.State as last returned, by hook.
+	// HookState is the last Outcome.State, by hook.
 	HookState map[string]json.RawMessage `json:"hook_state,omitempty"`
 	// Timers says when to call a hook's periodic for this job, by hook.
 	Timers map[string]Timer `json:"timers,omitempty"`
@@ -59,32 +61,32 @@ type Record struct {
 	// begin or resize.
 	AttachEnv map[string]map[string]string `json:"attach_env,omitempty"`
 
-	// WalltimeLimit is how long the job may run, as a hook told; nil when nothing limits it.
+	// WalltimeLimit is how long the job may run, as a hook reported; nil if nothing limits it.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"` // nanoseconds
 
-	// Hosts is the usage of every host of the job that is known here, by host name.
+	// Hosts is the known usage of the job's hosts, by host name.
 	Hosts map[string]*hostapi.HostUsage `json:"hosts,omitempty"`
-	// ResourcesUsed is what MoM was last told, in PBS's formats.
+	// ResourcesUsed is what was last reported to MoM, in PBS's formats.
 	ResourcesUsed hostapi.Resources `json:"resources_used,omitempty"`
-	// Reported is how busy the job was when MoM last took an update; zero before.
+	// Reported is how busy the job was when MoM last received an update; zero before.
 	Reported Reported          `json:"reported,omitzero"`
 	Diag     map[string]string `json:"diag,omitempty"` // by host: diag_messages
 	Notes    []string          `json:"notes,omitempty"`
-	// Told holds the lines for the job's standard error that hooks told between events, in order
+	// Told holds the lines for the job's standard error that hooks sent between events, in order
 	// and each once.
 	Told []string `json:"told,omitempty"`
 
 	ExitStatus *int `json:"exit_status,omitempty"` // of the leading program; nil until it ended
 }
 
-// Reported is what the next cpupercent of a job is reckoned from.
+// Reported is the base for the next cpupercent of a job.
 type Reported struct {
 	CPUTSeconds float64       `json:"cput_seconds"` // of this host
 	Elapsed     time.Duration `json:"elapsed"`      // Record.Elapsed, in nanoseconds
-	Percent     int           `json:"percent"`      // cpupercent, as it was told
+	Percent     int           `json:"percent"`      // cpupercent, as reported
 }
 
-// encode returns the form of rec that its file has, and fails when rec is not about job id.
+// encode returns the content of rec's file, and fails if rec is not about job id.
 func encode(id string, rec *Record) ([]byte, error) {
 	if err := rec.check(id); err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func encode(id string, rec *Record) ([]byte, error) {
 	return json.Marshal(rec)
 }
 
-// decode returns the record of job id that b holds.
+// decode returns the record of job id that b contains.
 func decode(id string, b []byte) (*Record, error) {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, err

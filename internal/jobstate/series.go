@@ -15,22 +15,22 @@ import (
 
 const seriesSuffix = ".series" // of a job's series, beside its record
 
-// Hosts returns the usage of a record's hosts with their series. The store moves the points of a
-// record that it gets to the job's series. A series is long, and each event reads and writes the
-// record. Points that rec has itself, as it was not given to the store yet, are appended.
+// Hosts returns the usage of a record's hosts with their series. When the store gets a record, it
+// moves the record's points to the job's series. A series is long, and each event reads and writes
+// the record. Points in rec itself, which were not given to the store yet, are appended.
 func (s *Store) Hosts(rec *Record) map[string]*hostapi.HostUsage {
 	return s.Series(rec).Join(rec.Hosts)
 }
 
-// Series returns the series of a record's job, with the points that rec has itself. The caller must
-// not change them.
+// Series returns the series of a record's job, including points in rec itself. The caller must not
+// change them.
 func (s *Store) Series(rec *Record) series.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.withPoints(rec)
 }
 
-// withPoints is Series. The caller holds mu.
+// withPoints implements Series. The caller holds mu.
 func (s *Store) withPoints(rec *Record) series.Job {
 	had := s.series[rec.Job.ID]
 	if !series.In(rec.Hosts) {
@@ -43,7 +43,7 @@ func (s *Store) withPoints(rec *Record) series.Job {
 func shareOf(rec *Record) int {
 	hosts, err := pbs.Hosts(rec.Job.ExecVnode, rec.Job.ExecHost2)
 	if err != nil {
-		hosts = nil // it is a job of this host then
+		hosts = nil // then it is a job of this host
 	}
 	return series.Share(max(len(hosts), len(rec.Hosts)))
 }
@@ -59,7 +59,7 @@ func (s *Store) moveSeries(id string, rec *Record) (points bool) {
 	return true
 }
 
-// saveSeries writes the file of a job's series, and removes it when the job has none. A file that
+// saveSeries writes the file of a job's series, or removes it if the job has none. A file that
 // cannot be written now is written with the next points. The caller holds mu.
 func (s *Store) saveSeries(id string) {
 	var text []byte
@@ -76,7 +76,7 @@ func (s *Store) saveSeries(id string) {
 	s.seriesFailed = err != nil
 }
 
-// loadSeries reads the file of a job's series. A file that is no series costs only itself.
+// loadSeries reads the file of a job's series. A damaged file affects only this series.
 func (s *Store) loadSeries(id string) {
 	path := s.seriesPath(id)
 	text, err := os.ReadFile(path)

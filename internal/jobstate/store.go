@@ -1,8 +1,8 @@
-// Package jobstate holds what the host knows of the jobs that live on this node: one Record a job.
+// Package jobstate holds the records of the jobs that live on this node: one Record per job.
 //
-// The memory of the daemon is the truth. A JSON file for each job lies beside it for the daemon's
-// restart, in a directory that ends with the boot, as the jobs do. A file is written whole and
-// renamed, and never fsynced: SIGKILL of the daemon loses nothing, since the kernel has the file.
+// The daemon's memory is the truth. For a restart of the daemon there is also a JSON file for each
+// job. Its directory, like the jobs, does not outlive the boot. A file is written as a whole and
+// renamed, and never fsynced: SIGKILL of the daemon loses nothing, because the kernel has the file.
 package jobstate
 
 import (
@@ -27,34 +27,34 @@ const (
 	damaged = ".damaged" // of a file that does not parse
 )
 
-// Store holds the records of a node's live jobs, and is safe for concurrent use. A directory is
-// one process's at a time: that of the daemon which holds the lock of the cgroup prefix.
+// Store holds the records of a node's live jobs, and is safe for concurrent use. Only one process
+// may use a directory: the daemon that holds the lock of the cgroup prefix.
 type Store struct {
 	dir    string
 	failed func(error)
 
 	mu      sync.Mutex
-	records map[string][]byte // by job id: the record as its file has it
+	records map[string][]byte // by job id: the content of the record's file
 	unsaved map[string]stale  // by job id: the record is newer than its file
 
 	series       map[string]series.Job // by job id: see Hosts
 	seriesFailed bool                  // the last file of a series could not be written
 }
 
-// stale is the file of a record that was not saved.
+// stale describes the file of a record that was not saved.
 type stale struct {
-	text []byte // nil where there is no file
+	text []byte // nil if there is no file
 	told bool   // failed was called
 }
 
-// Open returns the store with the records that lie in dir. dir is made with mode 0700 where there
-// is none. Open fails when dir is no directory, or when somebody but root and the effective user
-// owns it or may write to it. Open fails too when a file cannot be read, as on a node that is out
-// of descriptors. Its record may be in order, and the next start has it.
+// Open returns the store with the records in dir. If dir is missing, it is created with mode 0700.
+// Open fails if dir is not a directory, or if users other than root and the effective user own it
+// or may write to it. It also fails if a file cannot be read, as on a node that is out of
+// descriptors. Its record may be intact, and the next start can read it.
 //
 // failed, which may be nil, is called for each record that could not be written. Open calls it for
-// each file that does not parse and is set aside as ID.json.damaged. The job of such a file is one
-// whose record was lost, and the other jobs keep theirs.
+// each file that does not parse, which it renames to ID.json.damaged. The job of such a file counts
+// as one with a lost record; other jobs are not affected.
 func Open(dir string, failed func(error)) (*Store, error) {
 	if failed == nil {
 		failed = func(error) {}
@@ -69,7 +69,7 @@ func Open(dir string, failed func(error)) (*Store, error) {
 		return nil, err
 	}
 	for _, f := range files {
-		if strings.HasSuffix(f.Name(), fresh) { // a daemon was killed over it
+		if strings.HasSuffix(f.Name(), fresh) { // a daemon was killed while writing it
 			os.Remove(filepath.Join(dir, f.Name()))
 		}
 		if id, is := strings.CutSuffix(f.Name(), suffix); is {
@@ -78,7 +78,7 @@ func Open(dir string, failed func(error)) (*Store, error) {
 			}
 		}
 	}
-	for _, f := range files { // a series whose record was lost has no host's counters beside it
+	for _, f := range files { // without its record, a series does not match any host's counters
 		if id, is := strings.CutSuffix(f.Name(), seriesSuffix); is && s.records[id] == nil {
 			s.saveSeries(id)
 		}
@@ -86,8 +86,8 @@ func Open(dir string, failed func(error)) (*Store, error) {
 	return s, nil
 }
 
-// Count returns how many jobs have a record in dir, readable or not; 0 where there is no dir.
-// Count changes nothing, so that a process may call it that does not hold the lock.
+// Count returns how many jobs have a record in dir, readable or not; 0 if dir is missing. It
+// changes nothing, so a process without the lock may call it.
 func Count(dir string) (int, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +102,7 @@ func Count(dir string) (int, error) {
 	return jobs, nil
 }
 
-// load reads the file of a job, and sets aside one that is no record.
+// load reads the file of a job, and sets aside a file that is not a record.
 func (s *Store) load(id string) error {
 	path := s.path(id)
 	b, err := os.ReadFile(path)
@@ -123,7 +123,7 @@ func (s *Store) load(id string) error {
 
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id+suffix) }
 
-// Get returns the record of job id, nil when there is none. The caller may change what it gets.
+// Get returns the record of job id, or nil. The caller may change the result.
 func (s *Store) Get(id string) *Record {
 	s.mu.Lock()
 	b := s.records[id]
@@ -131,7 +131,7 @@ func (s *Store) Get(id string) *Record {
 	return s.copyOf(id, b)
 }
 
-// copyOf returns a record of its own for b, nil for nil.
+// copyOf decodes b into a new record; nil for nil.
 func (s *Store) copyOf(id string, b []byte) *Record {
 	if b == nil {
 		return nil
@@ -143,7 +143,7 @@ func (s *Store) copyOf(id string, b []byte) *Record {
 	return rec
 }
 
-// GetAll returns the records of those of the jobs that have one, in the order of ids.
+// GetAll returns the existing records of these jobs, in the order of ids.
 func (s *Store) GetAll(ids []string) []*Record {
 	var recs []*Record
 	for _, id := range ids {
@@ -162,14 +162,14 @@ func (s *Store) List() []*Record {
 	return s.GetAll(ids)
 }
 
-// Update replaces the record of job id by what fn makes of it. fn gets nil when there is no record
-// and returns nil to delete it; it may change and return what it got. Update fails when fn does,
-// or when fn returns another job's record; nothing changes then.
+// Update applies fn to the record of job id. fn gets nil if there is no record, and returns nil to
+// delete it; it may change and return its argument. Update fails if fn does, or if fn returns
+// another job's record; then nothing changes.
 //
-// A record that cannot be written to its file is in force all the same. The store calls failed
-// once, and writes the file with the next update of any job. Until then the file is of the same
-// phase of the job, or there is none. The file of a job that ends may be of an earlier phase. fn
-// must be quick and must not use the Store.
+// A record that cannot be written to its file is nevertheless in force. The store calls failed
+// once, and writes the file with the next update of any job. Until then the file shows the same
+// phase of the job, or does not exist. For a job that is ending, the file may show an earlier
+// phase. fn must be quick and must not use the Store.
 func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return fmt.Errorf("update job %s: %w", id, err)
@@ -214,7 +214,7 @@ func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 	return nil
 }
 
-// Change has fn change the records of those of the jobs that have one, by Update, and joins errors.
+// Change applies fn to the existing records of these jobs, by Update, and joins errors.
 func (s *Store) Change(ids []string, fn func(*Record)) error {
 	var errs []error
 	for _, id := range ids {
@@ -250,11 +250,11 @@ func (s *Store) save() {
 	}
 }
 
-// mayStay reports whether the file of a record that could not be written may be as it was. A file
-// of another phase of the job may not. The next daemon would take a job that runs for one whose
-// begin was cut off, and end it. Jobs would be frozen or thawed against their MoM's word. A job
-// without a file gets a record of what the kernel has. The file of a job that ends stays. Its
-// cgroup may be gone, and its report would be lost.
+// mayStay reports whether the old file may remain if a record could not be written. A file with
+// another phase of the job may not. From it, the next daemon would conclude that the begin of a
+// running job was cut off, and end the job. Or it would freeze or thaw jobs against their MoM's
+// orders. A job without a file gets a new record from its cgroup. The file of an ending job stays:
+// its cgroup may be gone, and its report would be lost.
 func (s *Store) mayStay(id string, text []byte) bool {
 	there, now := s.copyOf(id, text), s.copyOf(id, s.records[id])
 	if now == nil { // it could not be removed either
@@ -263,11 +263,11 @@ func (s *Store) mayStay(id string, text []byte) bool {
 	return now.Phase == PhaseExiting || there.Phase == now.Phase && there.Begun.Equal(now.Begun)
 }
 
-// write makes b the content of the job's file, and removes the file when b is nil.
+// write writes b to the job's file, or removes the file if b is nil.
 func (s *Store) write(id string, b []byte) error { return s.replace(s.path(id), b) }
 
-// replace makes b the content of a file, and removes the file when b is nil. No part of b stays
-// after an error: it would take the space that is missing.
+// replace writes b to a file, or removes the file if b is nil. After an error no part of b stays,
+// because it would occupy the space that is missing.
 func (s *Store) replace(path string, b []byte) error {
 	if b == nil {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
@@ -276,7 +276,7 @@ func (s *Store) replace(path string, b []byte) error {
 		return nil
 	}
 	err := os.WriteFile(path+fresh, b, 0o600)
-	if errors.Is(err, fs.ErrNotExist) { // somebody has removed the directory
+	if errors.Is(err, fs.ErrNotExist) { // the directory was removed
 		if err = os.MkdirAll(s.dir, 0o700); err == nil {
 			err = os.WriteFile(path+fresh, b, 0o600)
 		}

@@ -11,9 +11,9 @@ import (
 )
 
 // WriteAccounting writes the report as PBS's accounting record of a job's end. The fields, their
-// order and their quotes are those of acct_job and account_jobend (src/server/accounting.c). A
-// field that is not known is not there. A job that has not ended, or that was not started, has no
-// record. The mother superior alone has one of a job on several hosts, so that no job counts twice.
+// order and their quotes are those of acct_job and account_jobend (src/server/accounting.c). An
+// unknown field is omitted. A job that has not ended, or was not started, has no record. For a job
+// on several hosts, only the mother superior has a record, so that no job counts twice.
 func (r *Report) WriteAccounting(w io.Writer) error {
 	if r.End == nil || r.NotStarted || r.PBSJob != nil && !r.PBSJob.MotherSuperior {
 		return nil
@@ -34,7 +34,7 @@ func (r *Report) WriteAccounting(w io.Writer) error {
 
 type accountingField struct{ name, value string }
 
-// accountingFields returns the fields in PBS's order; those without a value are not known.
+// accountingFields returns the fields in PBS's order; those without a value are unknown.
 func (r *Report) accountingFields() []accountingField {
 	fields := []accountingField{{"user", accountingValue(r.Owner)}}
 	add := func(name, value string) { fields = append(fields, accountingField{name, value}) }
@@ -90,9 +90,9 @@ func execHost(execHost2 string) string {
 	return strings.Join(parts, "+")
 }
 
-// accountingValue quotes as PBS does: with blanks in double quotes, or in single quotes when the
-// value has double ones. PBS's own names begin with no quote and have no line feeds. A value of
-// which that is not so is changed: it must neither end its field nor begin another record.
+// accountingValue quotes as PBS does: values with blanks are in double quotes, or in single quotes
+// if they contain double ones. Names in PBS begin with no quote and contain no line feeds. Other
+// values are changed, because they must neither end their field nor begin another record.
 func accountingValue(value string) string {
 	value = printable(value)
 	if !strings.Contains(value, " ") && !strings.HasPrefix(value, `"`) && !strings.HasPrefix(value, "'") {
@@ -104,7 +104,7 @@ func accountingValue(value string) string {
 	return `"` + value + `"`
 }
 
-// accountingWord returns a name for a place that takes no quotes.
+// accountingWord returns a name for a place where quotes are not allowed.
 func accountingWord(name string) string {
 	return strings.NewReplacer(" ", `\x20`, "=", `\x3d`, ";", `\x3b`, `"`, `\x22`, "'", `\x27`).Replace(printable(name))
 }

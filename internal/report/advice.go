@@ -10,25 +10,25 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// When a job gets advice. A second job would have found room when half of the memory is unused.
+// Thresholds for advice. If half of the memory is unused, a second job could have used it.
 const (
 	adviceAfter = 10 * time.Second // a shorter job is mostly start-up
 	lowCPU      = 0.65             // cput / (walltime*ncpus); below it jobstats marks a job red
 	idleCPUs    = 0.01             // cpus busy on average
 	lowMem      = 0.50             // peak / limit
-	spareMem    = 512 << 20        // bytes that asking for less would free; less is not worth a word
+	spareMem    = 512 << 20        // bytes that a smaller request would free; less is not worth mentioning
 	memHeadroom = 1.2              // suggested / peak
-	memStall    = 0.10             // of the time, all processes waiting for memory
+	memStall    = 0.10             // part of the time during which all processes waited for memory
 	throttled   = 0.10             // of the cpu time that the job could have had
-	unevenCPU   = 1.25             // cput of the host that used most / the mean of all
-	unevenAfter = time.Minute      // a shorter job's start is not even on any hosts
-	// suggested at least: programs' files and the kernel's own memory count against mem, too
+	unevenCPU   = 1.25             // cput of the busiest host / the mean of all
+	unevenAfter = time.Minute      // a shorter job's start is uneven on any hosts
+	// the least suggestion, because program files and kernel memory count against mem, too
 	leastMem = 64 << 20
 )
 
-// advice returns what the job's owner could do about what kept the job from its work, or could ask
-// for instead. CPU advice is given to a running job too, as its average is known at any time.
-// Memory advice is not, as its peak may come yet.
+// advice returns suggestions for the job's owner: what slowed the job down, and what to request
+// instead. A running job also gets CPU advice, because its average is always known. It gets no
+// memory advice, because its peak may be yet to come.
 func advice(r *Report) []string {
 	t := r.totals()
 	var notes []string
@@ -63,7 +63,7 @@ func advice(r *Report) []string {
 	return notes
 }
 
-// alike reports whether all hosts gave the job as many cpus as each other: else its work was not
+// alike reports whether all hosts gave the job the same number of cpus. If not, its work was not
 // meant to be even.
 func (r *Report) alike() bool {
 	n := -1
@@ -76,8 +76,8 @@ func (r *Report) alike() bool {
 	return true
 }
 
-// askedMem reports whether the limit was the job's own request. A default is not its owner's to
-// lower. The limit of a job that is not known counts as one.
+// askedMem reports whether the limit was the job's own request. Its owner cannot lower a default.
+// For an unknown job, the limit counts as a request.
 func (r *Report) askedMem() bool {
 	if r.PBSJob == nil {
 		return true
@@ -86,7 +86,8 @@ func (r *Report) askedMem() bool {
 	return jobWide || strings.Contains(r.PBSJob.ExecVnode, ":mem=")
 }
 
-// oomAdvice names the limit of the host that ran out: of several, requests are per chunk.
+// oomAdvice names the limit of the host that ran out of memory: with several hosts, requests are
+// per chunk.
 func (r *Report) oomAdvice(t totals) string {
 	limit, per := t.memLimit, ""
 	if len(r.Hosts) > 1 {
@@ -105,8 +106,8 @@ func (r *Report) oomAdvice(t totals) string {
 	return fmt.Sprintf("%s: ask for more than mem=%s%s", text, asSize(*limit), per)
 }
 
-// stallAdvice is for a job that lives with too little memory: the kernel takes pages away that it
-// needs again.
+// stallAdvice is for a job that lives with too little memory: the kernel reclaims pages that the
+// job needs again.
 func stallAdvice(t totals, part float64) string {
 	text := fmt.Sprintf("for %.0f%% of the time the whole job waited for memory that the kernel had to free or read "+
 		"again", 100*part)
@@ -116,8 +117,8 @@ func stallAdvice(t totals, part float64) string {
 	return text + fmt.Sprintf(": ask for more than mem=%s", asSize(*t.memLimit))
 }
 
-// cpuAdvice is for jobs that used one of their cpus, or none. An average cannot tell a job that
-// used few cpus from one that used all of them at times. So other jobs get no number to ask for.
+// cpuAdvice is for jobs that used one of their cpus, or none. An average does not show whether a
+// job used few cpus all the time or all of them at times. So other jobs get no number to request.
 func (t totals) cpuAdvice() string {
 	eff, ok := t.cpuEfficiency()
 	if !ok || eff >= lowCPU {
@@ -134,7 +135,7 @@ func (t totals) cpuAdvice() string {
 	return ""
 }
 
-// imbalanceAdvice names the hosts that used most and least cpu time, where all had as many cpus.
+// imbalanceAdvice names the hosts with the most and the least cpu time, if all had as many cpus.
 func (r *Report) imbalanceAdvice(walltime time.Duration) string {
 	if i := r.Imbalance; i == nil || i.CPUT == nil || i.CPUT.Ratio < unevenCPU || !r.alike() {
 		return ""
@@ -179,8 +180,8 @@ func (r *Report) gpuAdvice() string {
 	return fmt.Sprintf("never used: %d of %d GPUs", unused, len(all))
 }
 
-// memAdvice returns "" when a host used enough of its memory, does not tell, or had another limit
-// than the rest. Requests are per chunk, so the host that used most decides for all.
+// memAdvice returns "" if a host used enough of its memory, did not report it, or had a different
+// limit. Requests are per chunk, so the host that used most decides for all.
 func memAdvice(hosts map[string]*hostapi.HostUsage) string {
 	var most float64
 	var peak, limit int64
@@ -205,7 +206,7 @@ func memAdvice(hosts map[string]*hostapi.HostUsage) string {
 	return fmt.Sprintf("asked for %s%s, used %s: %s would do", asSize(limit), per, asUsed(peak), asSize(ask))
 }
 
-// suggested is the peak with some room: whole mb, and from 1gb on whole gb.
+// suggested returns the peak with some headroom: in whole mb, from 1gb on in whole gb.
 func suggested(peak int64) int64 {
 	ask := max(leastMem, int64(math.Ceil(float64(peak)*memHeadroom)))
 	unit := int64(1 << 20)
@@ -215,7 +216,7 @@ func suggested(peak int64) int64 {
 	return (ask + unit - 1) / unit * unit
 }
 
-// asSize returns bytes as qsub takes them, in whole gb where they are such, else in mb, rounded up.
+// asSize formats bytes for qsub, in whole gb if possible, else in mb, rounded up.
 func asSize(bytes int64) string {
 	if bytes > 0 && bytes%(1<<30) == 0 {
 		return fmt.Sprintf("%dgb", bytes>>30)
@@ -223,7 +224,7 @@ func asSize(bytes int64) string {
 	return fmt.Sprintf("%dmb", (bytes+1<<20-1)>>20)
 }
 
-// asUsed returns bytes in the units of qsub, for people to compare.
+// asUsed formats bytes in the units of qsub, for people to compare.
 func asUsed(bytes int64) string {
 	if bytes >= 1<<30 {
 		return fmt.Sprintf("%.1fgb", float64(bytes)/(1<<30))

@@ -7,7 +7,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// clock returns d as PBS does, but below a minute, where whole seconds say little, in seconds.
+// clock formats d as PBS does. Below a minute it uses fractions of seconds, because whole ones say
+// little.
 func clock(d time.Duration) string {
 	if d > 0 && d < time.Minute {
 		return fmt.Sprintf("%.1f s", d.Seconds())
@@ -15,7 +16,7 @@ func clock(d time.Duration) string {
 	return pbs.FormatDuration(d.Truncate(time.Second))
 }
 
-// mib is for reading; 1 MiB is PBS's 1mb.
+// mib formats bytes for reading; 1 MiB is PBS's 1mb.
 func mib(bytes int64) string {
 	const m, g = 1 << 20, 1 << 30
 	switch {

@@ -10,21 +10,21 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Imbalance tells how unevenly a job's work lay on its hosts, of those that told. A nil field is
-// not known.
+// Imbalance is how unevenly a job's work was spread over the hosts that reported. A nil field is
+// unknown.
 type Imbalance struct {
 	CPUT *Excess `json:"cput,omitempty"`
 	Mem  *Excess `json:"mem,omitempty"`
 }
 
-// Excess is the use of the host that used most, in parts of the mean over all hosts that have a
-// figure. A ratio of 1 is even, 3 is one host of three alone.
+// Excess is the usage of the host that used most, relative to the mean of all hosts that have a
+// figure. A ratio of 1 is even; with three hosts, 3 means that one did all the work.
 type Excess struct {
-	Ratio float64 `json:"ratio"` // to 3 digits behind the point
+	Ratio float64 `json:"ratio"` // rounded to 3 decimals
 	Host  string  `json:"host"`
 }
 
-// imbalance returns nil where there are no two hosts to compare.
+// imbalance returns nil unless there are two hosts to compare.
 func imbalance(hosts map[string]*hostapi.HostUsage) *Imbalance {
 	i := &Imbalance{
 		CPUT: excess(hosts, func(h *hostapi.HostUsage) *float64 { return h.CPUTSeconds }),
@@ -62,12 +62,12 @@ func excess(hosts map[string]*hostapi.HostUsage, of func(*hostapi.HostUsage) *fl
 	return &most
 }
 
-// worthTelling reports whether the hosts differ by more than what chance makes of even work.
+// worthTelling reports whether the hosts differ by more than even work does by chance.
 func (i *Imbalance) worthTelling() bool {
 	return i != nil && (i.CPUT != nil && i.CPUT.Ratio >= 1.1 || i.Mem != nil && i.Mem.Ratio >= 1.1)
 }
 
-// String names what is known: "cpu time max/mean 1.32 (n3), memory 1.05 (n2)".
+// String lists what is known: "cpu time max/mean 1.32 (n3), memory 1.05 (n2)".
 func (i *Imbalance) String() string {
 	var parts []string
 	if e := i.CPUT; e != nil {

@@ -12,18 +12,18 @@ import (
 // bar is one line with a bar: of a job, a host or a GPU.
 type bar struct {
 	name   string
-	part   *float64 // of what was to be had; nil is not known, and has no bar
+	part   *float64 // of what was available; nil is unknown, and has no bar
 	amount string
-	marked bool // stands out, whatever its part is
+	marked bool // highlighted, whatever its part is
 }
 
 const (
-	mostBars  = 8 // so many are shown of one kind; of more, those that stand out
-	outermost = 3 // so many of the least and so many of the most may stand out
+	mostBars  = 8 // how many of one kind are shown; of more, only the outstanding ones
+	outermost = 3 // how many of the least and of the most may stand out
 	farOff    = 0.1
 )
 
-// bars writes the line of all together, if there is one, and those of each.
+// bars writes the line for all together, if there is one, and a line for each.
 func (p *page) bars(label string, all *bar, each []bar) {
 	if all != nil {
 		p.bar(label, *all)
@@ -56,8 +56,8 @@ func (p *page) bar(label string, b bar) {
 		strings.Repeat(" ", width-full), 100**b.part, printable(b.amount))
 }
 
-// outstanding returns the places of the bars that are shown: all of a few. When there are more, the
-// marked ones are shown, and the least and the most where they are far from the middle one.
+// outstanding returns the indices of the bars to show: all if there are few. If there are more, it
+// returns the marked ones, and the least and the most if they are far from the median.
 func outstanding(each []bar) map[int]bool {
 	shown := map[int]bool{}
 	var known []int
@@ -79,7 +79,7 @@ func outstanding(each []bar) map[int]bool {
 	return shown
 }
 
-// between says in which range the bars are that are not shown.
+// between returns the range of the bars that are not shown.
 func between(each []bar, shown map[int]bool) string {
 	least, most := math.Inf(1), math.Inf(-1)
 	for i, b := range each {

@@ -13,11 +13,11 @@ import (
 // mostLines is how many hosts, or devices, are drawn into one chart.
 const mostLines = 8
 
-// chart is what was used of one thing over time.
+// chart is the usage of one thing over time.
 type chart struct {
 	measure
 	lines []chartLine
-	limit *float64 // of each line; nil where there is none, or they differ
+	limit *float64 // of each line; nil if there is none, or they differ
 }
 
 type chartLine struct {
@@ -26,18 +26,18 @@ type chartLine struct {
 	values hostapi.Column
 }
 
-// measure is a thing that is measured over time.
+// measure is a quantity that is measured over time.
 type measure struct {
 	title   string
 	unit    unit
-	columns []measureColumn                     // of one host they are lines of one chart
-	least   float64                             // what stays below it says nothing
+	columns []measureColumn                     // for one host they are lines of one chart
+	least   float64                             // values below it are not significant
 	limit   func(h *hostapi.HostUsage) *float64 // nil: there is none
 }
 
 type measureColumn struct{ name, text string }
 
-// hostMeasures are in the order in which a document has them.
+// hostMeasures are in the order of the document.
 var hostMeasures = []measure{
 	{title: "CPU", unit: cpus, columns: []measureColumn{{hostapi.ColumnCPU, "cpus busy"}},
 		limit: func(h *hostapi.HostUsage) *float64 {
@@ -71,8 +71,8 @@ var deviceMeasures = []measure{
 	{title: "GPU power", unit: watts, columns: []measureColumn{{hostapi.ColumnPowerWatts, ""}}},
 }
 
-// charts returns what is to be drawn of the job: nothing where no series is known. The hosts of one
-// that has many are those of spreadHosts.
+// charts returns the charts of the job, none if no series is known. For a job with many hosts they
+// show those of spreadHosts.
 func (r *Report) charts() []chart {
 	var list []chart
 	hosts := r.spreadHosts()
@@ -86,7 +86,7 @@ func (r *Report) charts() []chart {
 			list = append(list, p)
 			continue
 		}
-		for i, c := range m.columns { // a line a host
+		for i, c := range m.columns { // one line per host
 			p := chart{measure: m, limit: limit}
 			if len(m.columns) > 1 {
 				p.title += " " + c.text
@@ -104,7 +104,7 @@ func (r *Report) charts() []chart {
 	return slices.DeleteFunc(list, func(c chart) bool { return !(c.most() >= c.least) })
 }
 
-// limitOfAll returns the limit that all of the hosts have, nil where they have none or several.
+// limitOfAll returns the limit that all of the hosts share, or nil.
 func (r *Report) limitOfAll(m measure, hosts []string) *float64 {
 	var limit *float64
 	for _, host := range hosts {
@@ -120,8 +120,8 @@ func (r *Report) limitOfAll(m measure, hosts []string) *float64 {
 	return limit
 }
 
-// deviceCharts are of the first devices that have a series: a job on many hosts has more than can
-// be told apart.
+// deviceCharts returns charts of the first devices that have a series: a job on many hosts has more
+// devices than can be told apart.
 func (r *Report) deviceCharts() []chart {
 	var list []chart
 	for _, m := range deviceMeasures {
@@ -136,7 +136,7 @@ func (r *Report) deviceCharts() []chart {
 	return list
 }
 
-// add adds the line of a column that was measured.
+// add adds a line if the column was measured.
 func (c *chart) add(name string, s *hostapi.Series, column string) {
 	if s == nil || s.Columns[column] == nil || s.Check() != nil {
 		return
@@ -155,8 +155,8 @@ func (c chart) most() float64 {
 	return series.Greatest(each)
 }
 
-// spreadHosts returns the hosts that are drawn, of those that have a series. If more have one than
-// can be told apart, they are spread evenly by cpu time: the least, the most and some between.
+// spreadHosts returns the hosts to draw, from those that have a series. If there are too many to
+// tell apart, they are spread evenly by cpu time: the least, the most and some in between.
 func (r *Report) spreadHosts() []string {
 	hosts := slices.DeleteFunc(r.hostNames(), func(host string) bool { return r.Hosts[host].Series == nil })
 	if len(hosts) <= mostLines {
@@ -176,8 +176,8 @@ func (r *Report) spreadHosts() []string {
 	return spread
 }
 
-// chartSpan returns from when to when charts go: all of a report have the same time axis. The zone
-// is the report's own.
+// chartSpan returns the start and end of the charts: all charts of a report have the same time
+// axis. The time zone is the report's.
 func (r *Report) chartSpan(charts []chart) (from, to time.Time) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, p := range charts {

@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// A csvColumn is a column of the csv format. Columns are only ever added, at the end, since
-// programs read them by their place, too. An empty cell is not known.
+// A csvColumn is a column of the csv format. Columns are only ever added at the end, because
+// programs also read them by position. An empty cell is unknown.
 type csvColumn struct {
 	name string
 	of   func(r *Report, t totals) string
@@ -80,13 +80,13 @@ var csvColumns = []csvColumn{
 	{"state", func(r *Report, _ totals) string { return r.stateWord() }},
 }
 
-// WriteCSV writes a line with the names of the columns, and a row for each report, by RFC 4180.
+// WriteCSV writes a line with the column names, and a row for each report, according to RFC 4180.
 func WriteCSV(w io.Writer, reports iter.Seq[*Report]) error {
 	return List{}.CSV()(w, reports)
 }
 
 func writeCSV(w io.Writer, columns []csvColumn, rows iter.Seq[row]) error {
-	var text bytes.Buffer // a row is one write: its characters are not to be cut
+	var text bytes.Buffer // a row is one write, so that its characters are not split
 	table := csv.NewWriter(&text)
 	write := func(cells []string) error {
 		text.Reset()
@@ -112,8 +112,8 @@ func writeCSV(w io.Writer, columns []csvColumn, rows iter.Seq[row]) error {
 	return nil
 }
 
-// harmless returns text that no spreadsheet runs as a formula: an apostrophe goes before a first
-// character by which one begins. Blanks before it are no help.
+// harmless returns text that no spreadsheet runs as a formula. If a character that starts a formula
+// comes first, even after blanks, an apostrophe is put before the text.
 func harmless(text string) string {
 	text = printable(text)
 	if first := strings.TrimLeft(text, " "); first != "" && strings.ContainsRune("=+-@", rune(first[0])) {
@@ -131,7 +131,7 @@ func ofJob(of func(*hostapi.Job) string) func(*Report, totals) string {
 	}
 }
 
-// csvSum returns what the hosts have together, "" where one of them does not tell.
+// csvSum returns the sum over the hosts, or "" if one of them did not report.
 func csvSum[T int64 | float64](r *Report, of func(*hostapi.HostUsage) *T, format func(T) string) string {
 	var sum T
 	for _, host := range r.hostNames() {
@@ -168,7 +168,7 @@ func csvRatio(v float64, ok bool) string {
 func csvSeconds(d time.Duration) string { return csvFloat(d.Seconds()) }
 func csvInt(n int64) string             { return strconv.FormatInt(n, 10) }
 
-// csvFloat writes to 3 digits behind the point, without zeros that say nothing.
+// csvFloat formats with up to 3 decimals, without trailing zeros.
 func csvFloat(f float64) string {
 	text := strconv.FormatFloat(f, 'f', 3, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")

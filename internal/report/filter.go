@@ -11,14 +11,14 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Filter chooses the reports of a list. The zero Filter has every job that has ended.
+// Filter selects the reports of a list. The zero Filter selects every job that has ended.
 type Filter struct {
 	User   string    // the owner, by name or number
 	Since  time.Time // ended then or later, or has not ended
 	Until  time.Time // ended before
 	States []string  // any of them; see StateNames
-	Host   string    // has or had a part there
-	// Limit is how many of the newest there are at most, newest first. 0 is all, oldest first.
+	Host   string    // on which the job runs or ran
+	// Limit is the largest number of reports, newest first. 0 means all, oldest first.
 	Limit int
 }
 
@@ -33,7 +33,7 @@ const (
 	stateNone     = "not_started"
 )
 
-// states says by name whether a job is in a state.
+// states maps each state to a function that reports whether a job is in it.
 var states = map[string]func(*Report) bool{
 	stateRunning:  func(r *Report) bool { return r.End == nil },
 	stateFinished: func(r *Report) bool { return r.End != nil },
@@ -49,7 +49,7 @@ func StateNames() []string {
 	return []string{stateRunning, stateFinished, stateOK, stateFailed, stateKilled, stateOOM, stateNone}
 }
 
-// stateWord returns the column state: the one state that says most.
+// stateWord returns the value of the column state: the most informative state.
 func (r *Report) stateWord() string {
 	if r.Start == nil && r.End == nil {
 		return ""
@@ -65,15 +65,15 @@ func (r *Report) stateWord() string {
 	return stateFailed
 }
 
-// endStates are the states of jobs that have ended, but for stateFinished.
+// endStates are the states of jobs that have ended, except stateFinished.
 var endStates = []string{stateOK, stateFailed, stateKilled, stateOOM, stateNone}
 
-// States returns the states of a job that has ended, but for finished, in a fixed order.
+// States returns the states of a job that has ended, except finished, in a fixed order.
 func (r *Report) States() []string {
 	return slices.DeleteFunc(slices.Clone(endStates), func(name string) bool { return !states[name](r) })
 }
 
-// AllStates returns all that States returns of any job.
+// AllStates returns every result that States can have.
 func AllStates() [][]string {
 	var all [][]string
 	for _, status := range [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}} {
@@ -99,7 +99,7 @@ func (f Filter) Finished() bool {
 	return len(f.States) == 0 || slices.ContainsFunc(f.States, func(name string) bool { return name != stateRunning })
 }
 
-// Check returns an error for a state that is none.
+// Check returns an error for an unknown state.
 func (f Filter) Check() error {
 	for _, name := range f.States {
 		if states[name] == nil {
@@ -109,7 +109,7 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// Matches reports whether a report is one of those that f chooses. Limit does not count.
+// Matches reports whether f selects a report. It ignores Limit.
 func (f Filter) Matches(r *Report) bool {
 	switch {
 	case f.User != "" && !f.ofUser(r):
@@ -132,7 +132,7 @@ func (f Filter) ofUser(r *Report) bool {
 	return err == nil && r.PBSJob != nil && r.PBSJob.Owner.UID == uid
 }
 
-// onHost is true for a host whose figures are missing as well.
+// onHost also returns true for a host whose figures are missing.
 func (f Filter) onHost(r *Report) bool {
 	is := func(name string) bool { return pbs.SameHost(name, f.Host) }
 	for name := range r.Missing {
@@ -167,7 +167,7 @@ func (f Filter) Values() url.Values {
 	return v
 }
 
-// ParseFilter returns the filter of a query. A key that is none of a filter's is an error.
+// ParseFilter returns the filter of a query. An unknown key is an error.
 func ParseFilter(v url.Values) (f Filter, err error) {
 	for key := range v {
 		value := v.Get(key)

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// A Format writes any number of reports: as one document where the format has such a thing, else
-// one after the other.
+// A Format writes any number of reports: as one document if the format has documents, else one
+// after the other.
 type Format func(w io.Writer, reports iter.Seq[*Report]) error
 
-// formats holds every format by the name that --format takes.
+// formats holds every format by its name for --format.
 var formats = map[string]Format{
 	"csv":  WriteCSV,
-	"html": writeHTML,                          // of several reports a table
-	"json": one((*Report).WriteJSON, ""),       // one object a line
-	"pbs":  one((*Report).WriteAccounting, ""), // one record a line
+	"html": writeHTML,                          // for several reports a table
+	"json": one((*Report).WriteJSON, ""),       // one object per line
+	"pbs":  one((*Report).WriteAccounting, ""), // one record per line
 	"text": one((*Report).WriteText, "\n"),
 }
 
-// FormatNamed returns the format of that name. FormatNamed fails when there is none, naming those
-// there are.
+// FormatNamed returns the format with that name. For an unknown name, the error lists the known
+// ones.
 func FormatNamed(name string) (Format, error) {
 	f, ok := formats[name]
 	if !ok {
@@ -35,7 +35,7 @@ func FormatNamed(name string) (Format, error) {
 // FormatNames returns the names of all formats in alphabetical order.
 func FormatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
-// one makes a format out of a function that writes one report.
+// one makes a format from a function that writes one report.
 func one(write func(*Report, io.Writer) error, between string) Format {
 	return func(w io.Writer, reports iter.Seq[*Report]) error {
 		sep := ""

@@ -21,7 +21,7 @@ func (r *Report) gpus() []gpu {
 	return list
 }
 
-// gpuUtilization returns the mean over all GPUs in percent, false where there are none.
+// gpuUtilization returns the mean over all GPUs in percent, or false if there are none.
 func (r *Report) gpuUtilization() (percent float64, ok bool) {
 	list := r.gpus()
 	if len(list) == 0 {

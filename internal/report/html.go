@@ -26,17 +26,17 @@ var documents = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("document").Parse(documentText))
 })
 
-// HTML writes reports for a browser. A document needs nothing beside itself, runs no script and
-// asks no network. The zero value writes documents that lead nowhere.
+// HTML writes reports for a browser. A document is self-contained: it runs no script and loads
+// nothing from the network. The zero value writes documents without links.
 type HTML struct {
 	Links   []Link // to other pages, above the document
-	JobPath string // stands before a job's id in the link to its report; "": there is none
+	JobPath string // prefix of a job's id in the link to its report; "" means no link
 
-	// These are of a table, and the first and the last of a message.
+	// These apply to a table; Title and Remark also apply to a message.
 	Title        string
-	Fields       []Field // what the table can be filtered by
-	Newer, Older string  // links to other parts of the table; "": there are none
-	Remark       string  // is written below the table
+	Fields       []Field // filters of the table
+	Newer, Older string  // links to other parts of the table; "" means none
+	Remark       string  // text below the table
 }
 
 // Link is a link to another page.
@@ -48,10 +48,10 @@ type Link struct {
 // Field is a field of a form.
 type Field struct {
 	Name, Label, Value string
-	Choices            []string // "" is the first and stands for any
+	Choices            []string // "" is the first and means any
 }
 
-// documentPage is what the templates of document.html are about.
+// documentPage is the data of the templates in document.html.
 type documentPage struct {
 	HTML
 	Title  string
@@ -83,7 +83,7 @@ type reportDocument struct {
 	Notes                      []string
 	Rows                       []documentRow
 	Pictures                   []picture
-	Spread                     string // which hosts of many the pictures show
+	Spread                     string // which of many hosts the pictures show
 }
 
 // WriteReport writes the document of one report.
@@ -118,7 +118,7 @@ func (r *Report) document(heading string) *reportDocument {
 	return d
 }
 
-// WriteMessage writes a document that says one thing instead of a report.
+// WriteMessage writes a document with one message instead of a report.
 func (h HTML) WriteMessage(w io.Writer) error {
 	h.Remark = printable(h.Remark)
 	return execute(w, "message", h.page(h.Title))
@@ -137,7 +137,7 @@ func printables(texts []string) []string {
 	return list
 }
 
-// execute writes in one call, so that a reader gets all of a part or nothing.
+// execute writes in one call, so that a reader gets either a complete part or nothing.
 func execute(w io.Writer, name string, page documentPage) error {
 	var b bytes.Buffer
 	if err := documents().ExecuteTemplate(&b, name, page); err != nil {
@@ -147,7 +147,7 @@ func execute(w io.Writer, name string, page documentPage) error {
 	return err
 }
 
-// writeHTML is the format html: the document of one report, a table of several.
+// writeHTML is the format html: the document of one report, or a table of several.
 func writeHTML(w io.Writer, reports iter.Seq[*Report]) error {
 	next, stop := iter.Pull(reports)
 	defer stop()

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// documentSheet collects what a report says as rows of a document.
+// documentSheet collects the contents of a report as rows of a document.
 type documentSheet struct{ rows []documentRow }
 
-// documentRow is a label with what there is to say.
+// documentRow is a label with its contents.
 type documentRow struct {
 	Label    string
 	Texts    []string
@@ -16,15 +16,15 @@ type documentRow struct {
 	Bars     []documentBar
 }
 
-// documentBar is a bar with its name and its figures. The width is in percent, and "" where the
-// part is not known.
+// documentBar is a bar with its name and its figures. The width is in percent, and "" if the part
+// is unknown.
 type documentBar struct {
 	Name, Width, Percent, Amount string
-	Each                         bool // of what the bar before is the whole of
+	Each                         bool // a part of the total that the previous bar shows
 	Marked                       bool
 }
 
-// row returns the row of a label. No label is the row before.
+// row returns the row of a label. Without a label it returns the previous row.
 func (s *documentSheet) row(label string) *documentRow {
 	if label != "" || len(s.rows) == 0 {
 		s.rows = append(s.rows, documentRow{Label: label})

@@ -17,7 +17,7 @@ type tableRow struct {
 	CPU, Memory           documentBar
 }
 
-// WriteTable writes a document with a row for each report, in their order and while they come.
+// WriteTable writes a document with a row for each report, in their order and as they come.
 func (h HTML) WriteTable(w io.Writer, reports iter.Seq[*Report]) error {
 	page := h.page(h.Title)
 	if err := execute(w, "table", page); err != nil {

@@ -20,11 +20,11 @@ type Part struct {
 	From string // the file it was read from, for errors
 }
 
-// maxParts bounds what ReadParts reads, in bytes. The reports of 1,000 hosts are a tenth of it.
+// maxParts bounds what ReadParts reads, in bytes. The reports of 1,000 hosts take a tenth of it.
 const maxParts = 256 << 20
 
-// ReadParts reads reports in the form of WriteJSON, one after the other. ReadParts fails where one
-// is damaged, where there is none, and on more than maxParts: a small gzip can unpack to any size.
+// ReadParts reads reports in the form of WriteJSON, one after the other. It fails if one is
+// damaged, if there is none, or if they exceed maxParts: a small gzip can unpack to any size.
 func ReadParts(in io.Reader, from string) ([]Part, error) {
 	var parts []Part
 	limited := &io.LimitedReader{R: in, N: maxParts + 1}
@@ -52,9 +52,9 @@ func ReadParts(in io.Reader, from string) ([]Part, error) {
 }
 
 // Join returns the report of a job on several hosts. A host's part is the one that it wrote itself.
-// Only a host that wrote none has the part that the mother superior knows of it. Facts of the whole
-// job, such as exit status and walltime, are those of the mother superior. Join fails on reports of
-// two jobs or of two runs of a job, and on two different ones of a host.
+// If it wrote none, its part is what the mother superior knows about it. Facts about the whole job,
+// such as exit status and walltime, come from the mother superior. Join fails on reports of two
+// jobs or of two runs of a job, and on two different reports of one host.
 func Join(parts []Part) (*Report, error) {
 	parts, err := inOrder(parts)
 	if err != nil {
@@ -97,8 +97,8 @@ func Join(parts []Part) (*Report, error) {
 	return &r, nil
 }
 
-// inOrder returns each part once, that of the mother superior first. Parts are compared by their
-// JSON, as a value that is not known is none that equals itself (NaN).
+// inOrder returns each part once, the mother superior's first. Parts are compared as JSON, because
+// an unknown value is NaN, which does not equal itself.
 func inOrder(parts []Part) (first []Part, err error) {
 	var others []Part
 	seen := map[string]bool{}
@@ -119,8 +119,8 @@ func inOrder(parts []Part) (first []Part, err error) {
 	return append(first, others...), nil
 }
 
-// sameRun fails where two parts are not of the same job and run. PBS counts runs in run_version. A
-// PBS without it has run_count alone.
+// sameRun fails unless two parts are of the same job and run. PBS counts runs in run_version. A PBS
+// without it has only run_count.
 func sameRun(a, b Part) error {
 	if a.Job != b.Job {
 		return fmt.Errorf("join %s and %s: job %s and job %s: name reports of one job", a.From, b.From, a.Job, b.Job)
@@ -137,7 +137,8 @@ func sameRun(a, b Part) error {
 }
 
 // measured returns the hosts whose figures were measured where the part was written. The mother
-// superior has her own, and what MoM's log tells of the others. A sister has her own alone.
+// superior has its own figures, and what MoM's log says about the others. A sister has only its
+// own.
 func (p Part) measured() []string {
 	names := p.hostNames()
 	if !p.PBSJob.MotherSuperior {
@@ -150,8 +151,8 @@ func (p Part) measured() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !pbs.SameHost(name, hosts[0]) })
 }
 
-// nameOf returns the name that the report has for a host already, and host if it has none. PBS may
-// have the long name of a host that calls itself by the short one.
+// nameOf returns the name under which the report already has a host, or host if it has none. PBS
+// may use the long name of a host that uses the short one itself.
 func (r *Report) nameOf(host string) string {
 	if r.Hosts[host] != nil {
 		return host
@@ -164,8 +165,8 @@ func (r *Report) nameOf(host string) string {
 	return host
 }
 
-// addNotes adds what hooks noted on the part's host. Advice is not added, as it is on a part of the
-// job only.
+// addNotes adds the notes of hooks on the part's host. Advice is not added, because it concerns
+// only a part of the job.
 func (r *Report) addNotes(p Part) {
 	partial := advice(p.Report)
 	for _, note := range p.Notes {
@@ -181,8 +182,8 @@ func (r *Report) addNotes(p Part) {
 	}
 }
 
-// withoutHead completes a report without that of the mother superior. The exit status is hers
-// alone, and so are the names of hosts that wrote none.
+// withoutHead completes a report that lacks the mother superior's. Only the mother superior has the
+// exit status, and the names of hosts that wrote no report.
 func (r *Report) withoutHead() {
 	if r.PBSJob.MotherSuperior {
 		return

@@ -14,8 +14,8 @@ import (
 // Used is resources_used: by name, in PBS's formats ("00:00:02", "51200kb").
 type Used hostapi.Resources
 
-// MarshalJSON writes values as qstat -F json does: what is a whole number (cpupercent, ncpus) as a
-// number, the rest as strings.
+// MarshalJSON writes values as qstat -F json does: whole numbers (cpupercent, ncpus) as numbers,
+// the rest as strings.
 func (u Used) MarshalJSON() ([]byte, error) {
 	values := make(map[string]any, len(u))
 	for name, v := range u {
@@ -27,11 +27,11 @@ func (u Used) MarshalJSON() ([]byte, error) {
 	return json.Marshal(values)
 }
 
-// UnmarshalJSON takes numbers and strings.
+// UnmarshalJSON accepts numbers and strings.
 func (u *Used) UnmarshalJSON(b []byte) error { return (*hostapi.Resources)(u).UnmarshalJSON(b) }
 
-// WriteJSON writes the report as one JSON object on one line, in one call: no reader of a pipe sees
-// half an object.
+// WriteJSON writes the report as one JSON object on one line, in one call, so that no reader of a
+// pipe sees half an object.
 func (r *Report) WriteJSON(w io.Writer) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

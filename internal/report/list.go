@@ -12,28 +12,27 @@ import (
 	"time"
 )
 
-// List is how many reports are shown together, a row each.
+// List describes how reports are shown together, one per row.
 type List struct {
-	Columns []string // by the names of csv's; none: those of the format
-	// Sort is the name of a column. Numbers and times have the greatest first, text is in
-	// alphabetical order, and "-" before the name turns that round. "" is the newest first in a
-	// table.
+	Columns []string // names of csv's columns; none means those of the format
+	// Sort is the name of a column. Numbers and times are sorted from the greatest down, and text
+	// in alphabetical order; "-" before the name reverses that. For a table, "" means newest first.
 	Sort  string
-	Limit int // rows at most; 0: all
+	Limit int // largest number of rows; 0: all
 	Width int // of the table; 0: as wide as it needs
 }
 
-// tableColumns are those of a table if none are named. They fit into 80 columns.
+// tableColumns are the columns of a table if none are named. They fit into 80 columns.
 var tableColumns = []string{"job", "name", "owner", "state", "end", "walltime_seconds", "cpu_efficiency", "mem_bytes",
 	"mem_efficiency"}
 
-// A row is one report: its cells as csv has them, and what it is sorted by.
+// A row is one report: its csv cells, and its sort key.
 type row struct {
 	cells []string
 	key   sortKey
 }
 
-// Check returns an error for a column that there is not.
+// Check returns an error for an unknown column.
 func (l List) Check() error {
 	if _, err := columnsNamed(l.Columns); err != nil {
 		return err
@@ -45,8 +44,8 @@ func (l List) Check() error {
 	return err
 }
 
-// CSV returns the csv format of a list. Reports that are not to be sorted are written as they come,
-// whatever the limit.
+// CSV returns the csv format of a list. Unsorted reports are written as they come, whatever the
+// limit.
 func (l List) CSV() Format {
 	return func(w io.Writer, reports iter.Seq[*Report]) error {
 		columns, err := columnsNamed(l.Columns)
@@ -64,8 +63,8 @@ func (l List) CSV() Format {
 	}
 }
 
-// rows returns the rows of reports in order, and whether there are more than the limit. Memory
-// holds twice as many rows as the limit at most.
+// rows returns the rows of reports in order, and whether there are more than the limit. It holds at
+// most twice the limit in memory.
 func (l List) rows(reports iter.Seq[*Report], columns []csvColumn) (rows []row, more bool, err error) {
 	sort, err := l.sorting()
 	if err != nil {
@@ -108,7 +107,7 @@ func rowOf(r *Report, columns []csvColumn) row {
 	return row{cells: cells}
 }
 
-// columnsNamed returns the columns of these names, all for none.
+// columnsNamed returns the columns with these names, or all if there are no names.
 func columnsNamed(names []string) ([]csvColumn, error) {
 	if len(names) == 0 {
 		return csvColumns, nil
@@ -133,16 +132,16 @@ func ColumnNames() []string {
 	return names
 }
 
-// sorting is how rows are ordered: by a column, or the newest first.
+// sorting is the order of rows: by a column, or newest first.
 type sorting struct {
 	column *csvColumn
 	turned bool
 }
 
-// sortKey is a cell as it is compared: a number where it is one.
+// sortKey is a cell in a form for comparison: a number if it is one.
 type sortKey struct {
 	number float64 // NaN for text
-	text   string  // "" is not known, and last
+	text   string  // "" is unknown, and comes last
 }
 
 func (l List) sorting() (sorting, error) {
@@ -171,7 +170,7 @@ func (s sorting) keyOf(r *Report) sortKey {
 	return sortKey{math.NaN(), text}
 }
 
-// newness is the key of the newest first: jobs that have not ended, and then by their ends.
+// newness is the key for newest first: jobs that have not ended, and then by their ends.
 func newness(r *Report) sortKey {
 	const live = 1e15 // later than every end, in milliseconds
 	switch {
@@ -183,8 +182,8 @@ func newness(r *Report) sortKey {
 	return sortKey{live, "lives"}
 }
 
-// compare orders numbers from the greatest down, before text, which is in alphabetical order. A
-// cell that is not known comes last in any case.
+// compare orders numbers from the greatest down, then text in alphabetical order. An unknown cell
+// always comes last.
 func (s sorting) compare(a, b sortKey) int {
 	if a.text == "" || b.text == "" {
 		return cmp.Compare(b.text, a.text)

@@ -10,22 +10,22 @@ import (
 
 const (
 	pageColumns = 80
-	labelWidth  = 10 // columns of what stands before a line's text
-	nameWidth   = 26 // columns that a host's name may have at most, blanks included
-	amountWidth = 34 // columns that are kept for what stands behind a bar
+	labelWidth  = 10 // columns before a line's text
+	nameWidth   = 26 // most columns of a host's name, blanks included
+	amountWidth = 34 // columns reserved for the text after a bar
 )
 
-// Text returns the text format for a terminal of so many columns; fewer than 80 count as 80. blocks
-// are for a terminal that shows UTF-8: plots are of block characters. Apart from these, and from
-// names that users chose, the text is ASCII and without colours.
+// Text returns the text format for a terminal with this many columns; fewer than 80 count as 80.
+// With blocks, for a terminal that shows UTF-8, plots use block characters. Except for these, and
+// for names that users chose, the text is ASCII and without colours.
 func Text(columns int, blocks bool) Format {
 	return one(func(r *Report, w io.Writer) error { return r.writeText(w, columns, blocks) }, "\n")
 }
 
-// sheet is what a report is written on: a text or a document for a browser. The report decides once
-// what it says, whatever it is written on.
+// sheet is the medium of a report: a text or a document for a browser. The report decides on its
+// contents once, whatever the medium.
 type sheet interface {
-	line(label, format string, args ...any)  // no label: one more line of the label before
+	line(label, format string, args ...any)  // without a label: continues the previous line
 	whole(label, text string)                // a text that people search for
 	bars(label string, all *bar, each []bar) // of all together, if known, and of each
 }
@@ -38,7 +38,7 @@ type page struct {
 	blocks  bool
 }
 
-// line writes a label and a text, which goes on below itself where it is too long.
+// line writes a label and a text, and wraps the text if it is too long.
 func (p *page) line(label, format string, args ...any) {
 	text := printable(fmt.Sprintf(format, args...))
 	for i, part := range wrapped(text, p.columns-labelWidth) {
@@ -49,12 +49,12 @@ func (p *page) line(label, format string, args ...any) {
 	}
 }
 
-// whole writes a text that people search for, and so is not broken.
+// whole writes a text that people search for, so it is not wrapped.
 func (p *page) whole(label, text string) {
 	fmt.Fprintf(p, "%-*s%s\n", labelWidth, label, printable(text))
 }
 
-// wrapped cuts text at blanks into parts of at most width columns. A longer word stays whole.
+// wrapped splits text at blanks into parts of at most width columns. A longer word stays whole.
 func wrapped(text string, width int) []string {
 	var parts []string
 	part := ""

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Sizes in a picture. Marks and texts are in CSS pixels, whatever its width is. Lines are in parts
-// of the drawing, which is stretched.
+// Sizes in a picture. Marks and texts are in CSS pixels, whatever its width is. Lines are relative
+// to the drawing, which is stretched.
 const (
 	pictureTop    = 18.0 // pixels above the drawing
 	pictureHeight = 112.0
@@ -36,11 +36,11 @@ type pictureLine struct {
 type pictureMark struct {
 	At     string // pixels down, or percent across
 	TextAt string
-	Anchor string // of a text across: start, middle or end
+	Anchor string // of a text on the time axis: start, middle or end
 	Text   string
 }
 
-// draw makes the picture of a chart. from and to are those of all charts of a report.
+// draw makes the picture of a chart. from and to are the same for all charts of a report.
 func (c chart) draw(from, to time.Time) picture {
 	most := c.most()
 	if c.limit != nil {
@@ -67,10 +67,10 @@ func (c chart) draw(from, to time.Time) picture {
 	return pic
 }
 
-// downTo returns how many pixels below the top of the picture a part of the axis is.
+// downTo returns the distance from the top of the picture, in pixels, of a part of the axis.
 func downTo(part float64) float64 { return pictureTop + (1-part)*pictureHeight }
 
-// beside is a mark of the value axis, with its text beside it.
+// beside returns a mark of the value axis, with its text beside it.
 func beside(part float64, text string) pictureMark {
 	return pictureMark{At: coordinate(downTo(part)), TextAt: coordinate(downTo(part) + 4), Text: text}
 }
@@ -85,11 +85,11 @@ func across(m mark) pictureMark {
 	return pictureMark{At: coordinate(100 * m.at), Anchor: anchor, Text: m.text}
 }
 
-// paths returns the line as an SVG path, and the same closed along the axis. A value that was not
-// measured is a gap, and a value between two gaps a dot.
+// paths returns the line as an SVG path, and the same closed along the axis. An unmeasured value is
+// a gap, and a value between two gaps a dot.
 //
 // gonum/plot has fixed colours on white and 7.7 MB of fonts. go-analyze/charts takes CSS classes,
-// but it panics at a value that was not measured, and its texts shrink with the picture.
+// but it panics at an unmeasured value, and its texts shrink with the picture.
 func (l chartLine) paths(from, to int64, top float64) (line, closed string) {
 	var path, low strings.Builder
 	scale := acrossParts / float64(to-from)
@@ -122,5 +122,5 @@ func (l chartLine) paths(from, to int64, top float64) (line, closed string) {
 	return path.String(), low.String()
 }
 
-// coordinate has one digit behind the point: a tenth of a pixel.
+// coordinate has one decimal: a tenth of a pixel.
 func coordinate(v float64) string { return trimmed(v, 1) }

@@ -14,30 +14,30 @@ import (
 
 const (
 	mostPlotted   = 4 // hosts, and GPUs
-	leastPoints   = 3 // a series of fewer is no plot
+	leastPoints   = 3 // a shorter series is not plotted
 	plotAmount    = len("  most 123.4 GiB of 123.4 GiB")
 	leastPlotted  = 10
-	worthPlotting = 10 << 20 // bytes a second that were read or written
+	worthPlotting = 10 << 20 // bytes per second that were read or written
 	longWait      = 0.1      // part of the time that processes waited
 )
 
-// Heights of a plot's columns, from the lowest up. A blank is not measured.
+// Heights of a plot's columns, from the lowest up. A blank means not measured.
 var (
 	blockHeights = []rune("▁▂▃▄▅▆▇█")
 	asciiHeights = []rune("_.:-=+*#")
 )
 
-// plot is one line: what a host or a GPU used over time.
+// plot is one line: the usage of a host or a GPU over time.
 type plot struct {
 	label  string
 	series *hostapi.Series
 	column string
-	full   float64 // of the highest column; 0 is the greatest value
+	full   float64 // of the highest column; 0 means the greatest value
 	amount func(most float64) string
-	least  float64 // a plot whose greatest value is less is left out: it would be a flat line
+	least  float64 // if its greatest value is less, the plot would be a flat line and is left out
 }
 
-// writePlots writes what the job used over time, where there are series.
+// writePlots plots the job's usage over time, if there are series.
 func (r *Report) writePlots(p *page) {
 	plots := slices.DeleteFunc(r.plots(), func(l plot) bool { return !l.shown() })
 	from, to, ok := r.span(plots)
@@ -109,7 +109,7 @@ func (l plot) shown() bool {
 	return !math.IsNaN(most) && most >= l.least
 }
 
-// span returns the time that the plots are of: of the whole job where that is known.
+// span returns the time range of the plots: the whole job if that is known.
 func (r *Report) span(plots []plot) (from, to int64, ok bool) {
 	if len(plots) == 0 {
 		return 0, 0, false
@@ -127,7 +127,7 @@ func (r *Report) span(plots []plot) (from, to int64, ok bool) {
 	return from, to, to > from
 }
 
-// plots returns the lines that there may be: hosts below each other that are to be compared.
+// plots returns all possible lines, with hosts to compare below each other.
 func (r *Report) plots() []plot {
 	hosts := r.plottedHosts()
 	var cpu, memory, rest []plot
@@ -139,7 +139,7 @@ func (r *Report) plots() []plot {
 			}
 			return plot{label: what, series: h.Series, column: column, full: full, least: least, amount: amount}
 		}
-		// A job with ncpus=0 shares cpus: its plot is of one, and of more if it used more.
+		// A job with ncpus=0 shares cpus: its plot shows one cpu, or more if it used more.
 		cpus := float64(max(h.NCPUs, 1))
 		cpu = append(cpu, of("cpu", hostapi.ColumnCPU, cpus, cpus/8, func(most float64) string {
 			if h.NCPUs == 0 {
@@ -181,8 +181,8 @@ func (r *Report) gpuPlots() []plot {
 	return plots
 }
 
-// plottedHosts returns all of a few hosts. If there are more, hosts whose use of cpus stands out
-// come first.
+// plottedHosts returns all hosts if there are few. If there are more, hosts whose cpu usage stands
+// out come first.
 func (r *Report) plottedHosts() []string {
 	hosts := r.hostNames()
 	if len(hosts) <= mostPlotted {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns s fit for a terminal. Job names and messages are chosen by users. A rune that
-// is not visible (control characters, terminal escapes, direction marks, broken UTF-8) becomes a Go
-// escape such as \x1b.
+// printable makes s safe for a terminal. Users choose job names and messages. An invisible rune
+// (control characters, terminal escapes, direction marks, broken UTF-8) becomes a Go escape such as
+// \x1b.
 func printable(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -15,14 +15,14 @@ type world struct {
 	name          string
 	ranks         []int              // in order, each once
 	hosts, all    int                // of the job: with a rank, with usage
-	slowest       *hostapi.RankUsage // that used least cpu time; nil unless all tell
-	largest       *hostapi.RankUsage // that used most memory; likewise
+	slowest       *hostapi.RankUsage // the least cpu time; nil unless all report theirs
+	largest       *hostapi.RankUsage // the most memory; likewise
 	slowOn, memOn string
 	killed        []string // ranks that ran out of memory, with their hosts
 }
 
-// Ranks returns which MPI ranks were seen on hosts, of each program of a job: "0-127", "0-3 0-1";
-// "" where there are none.
+// Ranks returns which MPI ranks were seen on hosts, for each program of a job: "0-127", "0-3 0-1";
+// "" if there are none.
 func Ranks(hosts map[string]*hostapi.HostUsage) string {
 	var parts []string
 	for _, w := range worlds(hosts) {
@@ -31,7 +31,7 @@ func Ranks(hosts map[string]*hostapi.HostUsage) string {
 	return strings.Join(parts, " ")
 }
 
-// worlds puts the ranks of all hosts together, by world.
+// worlds combines the ranks of all hosts, by world.
 func worlds(hosts map[string]*hostapi.HostUsage) []*world {
 	byName := map[string]*world{}
 	var all []*world
@@ -98,7 +98,7 @@ func (w *world) String() string {
 	return text
 }
 
-// spans writes numbers, which are in order, as the kernel writes lists: "0-3,8".
+// spans formats sorted numbers like the kernel's lists: "0-3,8".
 func spans(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {

@@ -1,8 +1,8 @@
 // Package report makes the usage report of one job, for people (text) and for programs.
 //
 // The report is made from the job's record (FromRecord) and written in one of the formats that
-// FormatNamed knows. A further format is one function and its line in the table of format.go.
-// FromArchive reads a report's JSON. Join makes one report of those of several hosts.
+// FormatNamed knows. A new format needs one function and its line in the table of format.go.
+// FromArchive reads a report's JSON. Join combines the reports of several hosts into one.
 package report
 
 import (
@@ -21,18 +21,17 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// Report is what a job used, host by host and together. Its JSON is what WriteJSON writes: every
-// field is there, what is not known is null, empty or (below resources_used and hosts) absent,
-// never 0.
+// Report is what a job used, host by host and together. WriteJSON writes it as JSON with every
+// field. Unknown values are null, empty or (below resources_used and hosts) absent, never 0.
 type Report struct {
 	Job        string     `json:"job"`
 	Name       string     `json:"name"`
 	Owner      string     `json:"owner"`
-	Start      *time.Time `json:"start"`       // launch of the first program, before it begin; nil before both
+	Start      *time.Time `json:"start"`       // launch of the first program, or begin before that; nil before both
 	End        *time.Time `json:"end"`         // nil while the job lives
 	ExitStatus *int       `json:"exit_status"` // nil while the leading program runs
-	// WalltimeLeft is how long a live job may still run, in seconds. A job that has no limit or has
-	// ended has nil, and no field in the JSON.
+	// WalltimeLeft is how long a live job may still run, in seconds. It is nil, and not in the
+	// JSON, if the job has no limit or has ended.
 	WalltimeLeft *float64 `json:"walltime_left_seconds,omitempty"`
 
 	ResourcesUsed Used                          `json:"resources_used"`
@@ -40,25 +39,24 @@ type Report struct {
 	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
 	Notes         []string                      `json:"notes"`
 
-	// Missing says by host why its last figures are not in the sums; it is not in the JSON when no
+	// Missing holds, by host, why its last figures are not in the sums. The JSON omits it if no
 	// host is missing. Earlier figures of such a host are in Hosts, and count.
 	Missing map[string]string `json:"missing,omitempty"`
-	// Imbalance compares the hosts of a job of several; nil, and not in the JSON, for one host.
+	// Imbalance compares the hosts of a job on several; nil, and not in the JSON, for one host.
 	Imbalance *Imbalance `json:"imbalance,omitempty"`
 
-	// NotStarted: the job has ended with a status, and no program of it ran. The JSON has it only
-	// when it is true.
+	// NotStarted means that the job has ended with a status without running a program. The JSON has
+	// it only if it is true.
 	NotStarted bool `json:"not_started,omitempty"`
 
-	// PBSJob is what the job asked for, where it ran, which run it was, and whether this host was
-	// its mother superior. The hooks' state and resources_used are left out. Nil when it is not
-	// known.
+	// PBSJob is what the job requested, where it ran, which run it was, and whether this host was
+	// its mother superior. It omits the hooks' state and resources_used. Nil if unknown.
 	PBSJob *hostapi.Job `json:"pbs_job,omitempty"`
 }
 
 // FromRecord returns the report of a job. end is when the job's last event ended, zero while it
-// lives; elapsed is how long it has run by then, or by now (jobstate.Record.Elapsed). Advice
-// (advice.go) is added to the notes. The report shares the record's host entries.
+// lives. elapsed is how long it had run by then, or has run by now (jobstate.Record.Elapsed).
+// Advice (advice.go) is added to the notes. The report shares the record's host entries.
 func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Report {
 	job := cmp.Or(rec.Job, &hostapi.Job{})
 	r := &Report{
@@ -79,7 +77,7 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 		job.State, job.ResourcesUsed = nil, nil
 		r.PBSJob = &job
 	}
-	// On a sister host a job may run nothing and all the same be one that ran.
+	// On a sister host, a job may have run although no program was launched there.
 	r.NotStarted = r.End != nil && r.ExitStatus != nil && rec.Launched.IsZero() && job.MotherSuperior
 	r.complete()
 	r.Imbalance = imbalance(r.Hosts)
@@ -87,7 +85,7 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 	return r
 }
 
-// complete makes sure that no map or list becomes null in JSON and that every host has its entry.
+// complete ensures that no map or list becomes null in JSON and that every host has its entry.
 func (r *Report) complete() {
 	maps.DeleteFunc(r.Hosts, func(_ string, h *hostapi.HostUsage) bool { return h == nil })
 	if r.ResourcesUsed == nil {
@@ -111,8 +109,8 @@ func owner(o hostapi.Owner) string {
 	return o.User
 }
 
-// Began returns when the first program was launched, or the job began, and the zero time if neither
-// is known.
+// Began returns when the first program was launched, or else when the job began. It returns the
+// zero time if neither is known.
 func (r *Report) Began() time.Time {
 	if r.Start == nil {
 		return time.Time{}
@@ -120,7 +118,7 @@ func (r *Report) Began() time.Time {
 	return *r.Start
 }
 
-// known returns nil for the zero time. Milliseconds are all that a report needs.
+// known returns nil for the zero time. A report needs only milliseconds.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -129,12 +127,12 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// resourcesUsed returns the job's totals. MoM's figures are the truth for a job on one host, as
-// qstat shows the same. MoM has this host's share only. The sum of several known hosts takes its
-// place. Exceptions are walltime, which only the mother superior counts, and resources that no host
-// reports.
+// resourcesUsed returns the job's totals. For a job on one host, MoM's figures are right, because
+// qstat shows the same. For a job on several hosts, MoM has only this host's share. The sum of the
+// known hosts replaces it. Exceptions are walltime, which only the mother superior counts, and
+// resources that no host reports.
 func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration) Used {
-	told := usage.Sum(map[string]hostapi.Resources{"": rec.ResourcesUsed}) // in PBS's formats, without what is none
+	told := usage.Sum(map[string]hostapi.Resources{"": rec.ResourcesUsed}) // in PBS's formats, without invalid values
 	delete(told, "diag_messages")
 
 	perHost := map[string]hostapi.Resources{}
@@ -142,7 +140,7 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 		perHost[host] = usage.Resources(h, walltime(told, elapsed))
 	}
 	total := usage.Sum(perHost)
-	for _, name := range []string{"vmem", "hpmem"} { // pbs_mom logs neither of its sisters: a part is not the total
+	for _, name := range []string{"vmem", "hpmem"} { // pbs_mom logs neither for its sisters: a part is not the total
 		if !toldByAll(perHost, name) {
 			delete(total, name)
 			delete(told, name)
@@ -162,7 +160,7 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 	return Used(total)
 }
 
-// toldByAll is false where one of several hosts tells its mem, and not the resource of that name.
+// toldByAll returns false if one of several hosts reports its mem, but not the named resource.
 func toldByAll(perHost map[string]hostapi.Resources, name string) bool {
 	for _, used := range perHost {
 		_, mem := used["mem"]
@@ -173,8 +171,8 @@ func toldByAll(perHost map[string]hostapi.Resources, name string) bool {
 	return true
 }
 
-// cputOf returns the cpu time of all hosts, false where one does not report it. Whole seconds of
-// each would be too little by half a second a host.
+// cputOf returns the cpu time of all hosts, or false if one does not report it. Whole seconds would
+// be too small by half a second per host.
 func cputOf(hosts map[string]*hostapi.HostUsage) (sum time.Duration, all bool) {
 	for _, h := range hosts {
 		if h == nil || h.CPUTSeconds == nil {
@@ -185,8 +183,8 @@ func cputOf(hosts map[string]*hostapi.HostUsage) (sum time.Duration, all bool) {
 	return sum, true
 }
 
-// walltime returns how long the job's first program ran, suspensions not counted: as MoM
-// tells, else as the host has counted.
+// walltime returns how long the job's first program ran, without suspensions: as reported by MoM,
+// else as counted by the host.
 func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	if d, err := pbs.ParseDuration(told["walltime"]); err == nil {
 		return d
@@ -194,8 +192,8 @@ func walltime(told hostapi.Resources, elapsed time.Duration) time.Duration {
 	return elapsed
 }
 
-// FromArchive returns the report of a JSON that internal/reports wrote, or WriteJSON. The former
-// has the series of all hosts under the key "series".
+// FromArchive returns the report in a JSON that internal/reports or WriteJSON wrote. The former has
+// the series of all hosts under the key "series".
 func FromArchive(b json.RawMessage) (*Report, error) {
 	var archive struct {
 		Report

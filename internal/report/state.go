@@ -23,8 +23,7 @@ func (r *Report) state() string {
 	return "not started"
 }
 
-// signalOf returns the number of the signal that an exit status stands for, and 0 for another
-// status.
+// signalOf returns the number of the signal in an exit status, or 0 for another status.
 func signalOf(status int) int {
 	n := status - 128
 	if status > 256 {
@@ -36,8 +35,7 @@ func signalOf(status int) int {
 	return n
 }
 
-// exitText names the signal that an exit status stands for: 128+N in a shell and in hookhost, 256+N
-// in PBS.
+// exitText names the signal in an exit status: 128+N in a shell and in hookhost, 256+N in PBS.
 func exitText(status int) string {
 	n := signalOf(status)
 	if n == 0 {

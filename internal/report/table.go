@@ -14,13 +14,13 @@ import (
 
 const (
 	columnGap = 2
-	// Columns of text are cut down to this where the table is wider than the terminal. A job's id
-	// is not.
+	// Columns of text are cut down to this if the table is wider than the terminal, except a job's
+	// id.
 	leastText = 8
 )
 
-// Table returns the list as a table for a person: cells of csv in a form that is read easily. Times
-// are in the zone of now, and without the day if that is today.
+// Table returns the list as a table for a person, with csv's cells in readable form. Times are in
+// the zone of now, and without the day if that is today.
 func (l List) Table(now time.Time) Format {
 	return func(w io.Writer, reports iter.Seq[*Report]) error {
 		names := l.Columns
@@ -49,7 +49,7 @@ func (l List) Table(now time.Time) Format {
 	}
 }
 
-// layout returns the head and the rows as lines.
+// layout formats the head and the rows as lines.
 func (l List) layout(columns []csvColumn, rows []row, now time.Time) string {
 	lines := [][]string{make([]string, len(columns))}
 	for i, column := range columns {
@@ -91,7 +91,7 @@ func (l List) layout(columns []csvColumn, rows []row, now time.Time) string {
 	return b.String()
 }
 
-// narrow takes from the widest columns of text what the table is wider than the terminal.
+// narrow shortens the widest columns of text until the table fits the terminal.
 func (l List) narrow(columns []csvColumn, widths []int) {
 	if l.Width == 0 {
 		return
@@ -115,7 +115,7 @@ func (l List) narrow(columns []csvColumn, widths []int) {
 	}
 }
 
-// Units that csv's columns have at the end of their names.
+// Units at the end of csv's column names.
 const (
 	inSeconds = "_seconds"
 	inBytes   = "_bytes"
@@ -134,7 +134,8 @@ func isNumber(name string) bool {
 		slices.ContainsFunc([]string{inSeconds, inBytes, inPercent, asPart}, hasUnit)
 }
 
-// headOf returns the head of a column: "WALLTIME" of walltime_seconds, "CPU%" of cpu_efficiency.
+// headOf returns the heading of a column: "WALLTIME" for walltime_seconds, "CPU%" for
+// cpu_efficiency.
 func headOf(name string) string {
 	for _, unit := range []string{inSeconds, inBytes} {
 		name = strings.TrimSuffix(name, unit)
@@ -147,7 +148,7 @@ func headOf(name string) string {
 	return strings.ToUpper(name)
 }
 
-// forPeople returns a cell of csv in a form for people, "-" where it is not known.
+// forPeople returns a cell of csv in a readable form, "-" if it is unknown.
 func forPeople(name, cell string, now time.Time) string {
 	if cell == "" {
 		return "-"
@@ -174,7 +175,7 @@ func forPeople(name, cell string, now time.Time) string {
 	return cell
 }
 
-// shortTime returns the time of day of today, the day without its year of this year.
+// shortTime returns only the time of day if at is today, and omits the year if it is this year.
 func shortTime(at, now time.Time) string {
 	switch {
 	case at.Format(time.DateOnly) == now.Format(time.DateOnly):

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// killedProcess is in the line by which the kernel tells of a kill, and hook cgroup in a note.
+// killedProcess is in the kernel's message about a kill, and in a note by hook cgroup.
 const killedProcess = "Killed process "
 
 // WriteText writes the report for a person, 80 columns wide. Everything in it is printable.
@@ -43,7 +43,7 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 	return err
 }
 
-// writeFacts writes what is to be said of the job beside who it is, its state and its notes.
+// writeFacts writes the facts about the job other than its identity, its state and its notes.
 func (r *Report) writeFacts(p sheet) {
 	t := r.totals()
 	r.writeMessages(p, t)
@@ -51,7 +51,7 @@ func (r *Report) writeFacts(p sheet) {
 	if !r.NotStarted {
 		r.writeUse(p, t)
 	}
-	if i := r.Imbalance; len(r.Hosts) > mostBars && i.worthTelling() { // of fewer, the bars show it
+	if i := r.Imbalance; len(r.Hosts) > mostBars && i.worthTelling() { // with fewer, the bars show it
 		p.line("Balance", "%s", i)
 	}
 	for n, host := range slices.Sorted(maps.Keys(r.Missing)) {
@@ -72,7 +72,7 @@ func (r *Report) writeFacts(p sheet) {
 	r.writeLosses(p, t)
 }
 
-// writeMessages writes of the job's end what nobody is to overlook.
+// writeMessages writes what nobody should overlook about the job's end.
 func (r *Report) writeMessages(p sheet, t totals) {
 	if t.oomKills > 0 {
 		p.line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
@@ -105,7 +105,7 @@ func (r *Report) writeTimes(p sheet, t totals) {
 	}
 }
 
-// writeDevices writes models once each, and devices whose use was not measured.
+// writeDevices writes each model once, and devices whose use was not measured.
 func (r *Report) writeDevices(p sheet) {
 	label := "Devices"
 	write := func(text string) {
@@ -132,7 +132,7 @@ func (r *Report) writeDevices(p sheet) {
 	}
 }
 
-// writeBilling writes what the job is billed by beside the usage of its resources.
+// writeBilling writes what the job is billed for besides its usage of resources.
 func (r *Report) writeBilling(p sheet) {
 	if j := r.energy(); j != nil {
 		p.line("Energy", "%s of processors and memory", joules(*j))
@@ -142,7 +142,7 @@ func (r *Report) writeBilling(p sheet) {
 	}
 }
 
-// energy returns the joules of all hosts' processors; nil where a host does not count them.
+// energy returns the joules of all hosts' processors; nil if a host does not count them.
 func (r *Report) energy() *float64 {
 	sum := 0.0
 	for _, h := range r.Hosts {
@@ -157,7 +157,7 @@ func (r *Report) energy() *float64 {
 	return &sum
 }
 
-// billing returns what the mother superior has billed the job; nil where nothing is billed.
+// billing returns what the mother superior has billed the job; nil if nothing is billed.
 func (r *Report) billing() *float64 {
 	for _, host := range r.hostNames() {
 		if units := r.Hosts[host].Billing; units != nil {
@@ -167,7 +167,7 @@ func (r *Report) billing() *float64 {
 	return nil
 }
 
-// writeLosses writes what kept the job from getting on, and what it left to others to end.
+// writeLosses writes what slowed the job down, and which processes it left behind.
 func (r *Report) writeLosses(p sheet, t totals) {
 	if text := t.waited(); text != "" {
 		p.line("Waited", "%s", text)
@@ -184,7 +184,7 @@ func (r *Report) writeLosses(p sheet, t totals) {
 	}
 }
 
-// oomWhere says on which hosts processes were killed, where there are several.
+// oomWhere names the hosts on which processes were killed, if there are several.
 func (r *Report) oomWhere() string {
 	if len(r.Hosts) < 2 {
 		return ""
@@ -202,8 +202,8 @@ func (r *Report) oomWhere() string {
 	return text
 }
 
-// unheard says what of a host that is missing is in the sums: what it has told while the job ran,
-// or nothing.
+// unheard says what the sums contain of a missing host: what it reported while the job ran, or
+// nothing.
 func (r *Report) unheard(host string) string {
 	if r.Hosts[host] == nil {
 		return "its usage is not in the sums"
@@ -211,10 +211,10 @@ func (r *Report) unheard(host string) string {
 	return "what it used since it last told is not in the sums"
 }
 
-// worthTelling is the part of a job's time from which on the text says that it was lost.
+// worthTelling is the part of a job's time from which on the text mentions a loss.
 const worthTelling = 0.01
 
-// leastWait is the shortest time that the text tells: less would be shown as 0.0 s.
+// leastWait is the shortest time that the text mentions: less would be shown as 0.0 s.
 const leastWait = 100 * time.Millisecond
 
 // waited names what the job's processes waited for.
@@ -240,7 +240,7 @@ const (
 	dayLayout  = "2006-01-02 -0700"
 )
 
-// elapsed tells how long the job ran and, of a live one, how long it still may.
+// elapsed says how long the job ran and, for a live job, how much time is left.
 func (r *Report) elapsed(t totals) string {
 	if t.walltime == nil {
 		return ""
@@ -256,7 +256,7 @@ func (r *Report) elapsed(t totals) string {
 	return text
 }
 
-// cpu is the text for a job whose efficiency is not known.
+// cpu is the text for a job whose efficiency is unknown.
 func (t totals) cpu() string {
 	switch {
 	case t.cput == nil && t.ncpus == 0:
@@ -269,7 +269,7 @@ func (t totals) cpu() string {
 	return fmt.Sprintf("%s used on %s", clock(*t.cput), count(int64(t.ncpus), "cpu", "cpus"))
 }
 
-// memory is the text for a job of which no part of its memory is known.
+// memory is the text for a job for which the used part of its memory is unknown.
 func (t totals) memory() string {
 	switch {
 	case t.mem != nil:
@@ -280,7 +280,7 @@ func (t totals) memory() string {
 	return ""
 }
 
-// deviceText tells what the job did with a device, as far as that was measured.
+// deviceText describes the job's use of a device, as far as it was measured.
 func deviceText(d hostapi.DeviceUsage) string {
 	name := []string{d.Resource}
 	if d.Model != "" {

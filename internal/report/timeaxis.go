@@ -14,7 +14,7 @@ var timeSteps = []int64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600,
 
 const day = 24 * 3600
 
-// mostMarks fit beside each other on a phone.
+// mostMarks is how many marks fit side by side on a phone.
 const mostMarks = 5
 
 // timeMarks returns round times between from and to, in the zone of from.

@@ -9,9 +9,9 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// totals are the numbers that the text is about. A number that is not known is nil.
+// totals are the numbers in the text. An unknown number is nil.
 type totals struct {
-	ncpus          int // 0 when not known
+	ncpus          int // 0 if unknown
 	cput, walltime *time.Duration
 	wallLimit      *time.Duration // requested
 	mem            *int64         // bytes, over all hosts
@@ -21,10 +21,10 @@ type totals struct {
 	hugetlb        int64 // bytes, over all hosts
 	majorFaults    int64
 	throttled      time.Duration // summed over cpus and hosts
-	// How long tasks waited, over all hosts; 0 also when nobody counted.
+	// How long tasks waited, over all hosts; also 0 if nobody counted.
 	cpuWait, memWait, memStall, ioWait time.Duration
-	// A host that does not tell makes the totals too small to compare with what was asked for on
-	// all of them.
+	// If a host does not report, the totals are too small to compare with the requests on all
+	// hosts.
 	cputPartial, memPartial bool
 }
 
@@ -79,7 +79,7 @@ func (t *totals) addHosts(hosts map[string]*hostapi.HostUsage) {
 	}
 }
 
-// addWaits adds what kept the job from getting on.
+// addWaits adds what slowed the job down.
 func (t *totals) addWaits(h *hostapi.HostUsage) {
 	add := func(sum *time.Duration, seconds *float64) {
 		if seconds != nil {
@@ -101,8 +101,7 @@ func (t *totals) addWaits(h *hostapi.HostUsage) {
 	}
 }
 
-// ofElapsed returns which part of its time on all hosts the job spent on d; 0 when that is not
-// known.
+// ofElapsed returns d as a part of the job's time on all hosts; 0 if that is unknown.
 func (t totals) ofElapsed(d time.Duration) float64 {
 	if t.walltime == nil || *t.walltime <= 0 || t.hosts == 0 {
 		return 0
@@ -110,8 +109,7 @@ func (t totals) ofElapsed(d time.Duration) float64 {
 	return d.Seconds() / (t.walltime.Seconds() * float64(t.hosts))
 }
 
-// ofCPUs returns which part of the cpu time that the job could have had d is; 0 when that is not
-// known.
+// ofCPUs returns d as a part of the cpu time that was available to the job; 0 if that is unknown.
 func (t totals) ofCPUs(d time.Duration) float64 {
 	if t.walltime == nil || *t.walltime <= 0 || t.ncpus == 0 {
 		return 0
@@ -119,8 +117,8 @@ func (t totals) ofCPUs(d time.Duration) float64 {
 	return d.Seconds() / (t.walltime.Seconds() * float64(t.ncpus))
 }
 
-// sharpened returns fine where coarse, whole seconds as PBS writes them, is the same or not known.
-// Less than a minute is shown with a part of a second, so there it may have been rounded up.
+// sharpened returns fine if coarse, whole seconds as PBS writes them, is equal or unknown. Times of
+// less than a minute are shown with a fraction, so coarse may have been rounded up there.
 func sharpened(coarse *time.Duration, fine time.Duration) *time.Duration {
 	if coarse == nil || fine.Truncate(time.Second) == *coarse ||
 		fine < time.Minute && fine.Round(time.Second) == *coarse {
@@ -129,7 +127,7 @@ func sharpened(coarse *time.Duration, fine time.Duration) *time.Duration {
 	return coarse
 }
 
-// parsed returns what parse makes of text, nil when it is none.
+// parsed returns the parsed text, or nil if it does not parse.
 func parsed[T any](text string, parse func(string) (T, error)) *T {
 	v, err := parse(text)
 	if err != nil {

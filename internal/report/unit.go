@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// unit is how the values of a chart are written, and where its axis ends.
+// unit is how the values of a chart are formatted, and where its axis ends.
 type unit struct {
 	text func(v float64) string
-	top  func(most float64) float64 // at least most, and even halved
+	top  func(most float64) float64 // at least most, and even when halved
 }
 
 var (
@@ -22,12 +22,12 @@ var (
 	percent   = unit{func(v float64) string { return trimmed(v, 0) + "%" }, atLeast(100)}
 )
 
-// atLeast makes the end of an axis that is no shorter, so that half of it is a number, too.
+// atLeast makes the axis end at least this far, so that half of it is also a number.
 func atLeast(least float64) func(most float64) float64 {
 	return func(most float64) float64 { return max(least, roundDecimal(most)) }
 }
 
-// trimmed writes v without zeros that say nothing.
+// trimmed formats v without trailing zeros.
 func trimmed(v float64, digits int) string {
 	text := strconv.FormatFloat(v, 'f', digits, 64)
 	if digits > 0 {
@@ -36,7 +36,7 @@ func trimmed(v float64, digits int) string {
 	return text
 }
 
-// bytesText is short, for the place beside a chart: "16 GiB", "1.5 GiB".
+// bytesText is short, to fit beside a chart: "16 GiB", "1.5 GiB".
 func bytesText(v float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	n := 0

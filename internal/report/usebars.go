@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// writeUse writes what the job had of cpus, memory and GPUs, together and host by host.
+// writeUse writes the job's use of cpus, memory and GPUs, together and host by host.
 func (r *Report) writeUse(p sheet, t totals) {
 	r.writeTotal(p, "CPU", t.cpuBar(), t.cpu(), r.hostBars(t.hostCPU))
 	r.writeTotal(p, "Memory", t.memBar(), t.memory(), r.hostBars(hostMemory))
@@ -28,7 +28,7 @@ func (r *Report) writeUse(p sheet, t totals) {
 	}
 }
 
-// writeTotal writes the bar of all hosts, or the text where no part is known, and those of each.
+// writeTotal writes the bar of all hosts, or the text if no part is known, and the bars of each.
 func (r *Report) writeTotal(p sheet, label string, all *bar, text string, each []bar) {
 	if all == nil && text != "" {
 		all = &bar{amount: text}
@@ -57,7 +57,7 @@ func (r *Report) onlyHost() *hostapi.HostUsage {
 	return r.Hosts[r.hostNames()[0]]
 }
 
-// hostBars returns the bar of each host of several.
+// hostBars returns the bar of each host, if there are several.
 func (r *Report) hostBars(of func(*hostapi.HostUsage) bar) []bar {
 	var list []bar
 	for _, host := range r.hostNames() {

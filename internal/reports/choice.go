@@ -10,11 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// choice is a query with what it takes to answer it by names.
+// choice is a query, prepared for comparison with file names.
 type choice struct {
 	Query
-	uid   int  // of the user who is asked for
-	named bool // that is known
+	uid   int  // of the requested user
+	named bool // the uid is known
 }
 
 func choiceOf(q Query) choice {
@@ -25,8 +25,8 @@ func choiceOf(q Query) choice {
 	return c
 }
 
-// uidOf returns the uid of the user of that name or number, false for a user whom this node does
-// not know.
+// uidOf returns the uid of the user with that name or number, or false if this node does not know
+// the user.
 func uidOf(name string) (uid int, known bool) {
 	uid, err := strconv.Atoi(name)
 	if err == nil {
@@ -40,13 +40,13 @@ func uidOf(name string) (uid int, known bool) {
 	return uid, err == nil
 }
 
-// hasDay reports whether a day can have reports of the query.
+// hasDay reports whether a day can have reports that match the query.
 func (c choice) hasDay(day string) bool {
 	begin, err := time.Parse(dayFormat, day)
 	return err == nil && begin.Add(24*time.Hour).After(c.Since) && (c.Until.IsZero() || begin.Before(c.Until))
 }
 
-// has reports whether the query can choose the report of a name.
+// has reports whether the query can match the report with that name.
 func (c choice) has(n Name) bool {
 	switch {
 	case !c.May(n.UID):
@@ -61,7 +61,8 @@ func (c choice) has(n Name) bool {
 	return false
 }
 
-// matches reports whether the query chooses a report whose name it has. The name does not tell all.
+// matches reports whether the query matches a report whose name already does. The name does not
+// contain everything.
 func (c choice) matches(n Name, text json.RawMessage) (bool, error) {
 	if c.Host == "" && (c.User == "" || c.named && n.UID >= 0) {
 		return true, nil

@@ -8,7 +8,7 @@ import (
 // namedDamage is how many files a message names.
 const namedDamage = 20
 
-// DamageError tells of files that are not what was once written. All other reports are right.
+// DamageError names files that were damaged after they were written. All other reports are intact.
 type DamageError struct {
 	Dir   string
 	Files []string // their names

@@ -20,9 +20,9 @@ const maxText = 80 << 20
 
 // A file is one JSON object, the report with the further key "series", in two gzip members. The
 // first one ends before that key, so a list reads no series. The second one is the rest. Programs
-// such as zcat see no seam.
+// such as zcat join them.
 
-// encode returns the content of a report's file. r has no series itself.
+// encode returns the content of a report's file. r itself has no series.
 func (s *Store) encode(r *report.Report, points series.Job) ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -14,14 +14,14 @@ const (
 	suffix    = ".json.gz"
 	dayFormat = "2006-01-02"
 	endFormat = "20060102T150405.000Z"
-	// maxJob is how much of a job's id is in a name. A file name has 255 bytes.
+	// maxJob is how many bytes of a job's id are in a name. A file name has at most 255 bytes.
 	maxJob = 128
 )
 
-// Name is what the name of a report's file says. Names sort by End.
+// Name is the information in the name of a report's file. Names sort by End.
 type Name struct {
 	End    time.Time // UTC, in milliseconds
-	UID    int       // of the owner; -1 when not known
+	UID    int       // of the owner; -1 if unknown
 	States string    // what report.States returns, joined by "-"
 	Job    string    // the id, or its first 128 bytes
 	Run    string    // see runOf
@@ -43,7 +43,8 @@ func nameOf(r *report.Report) (Name, error) {
 	return n, nil
 }
 
-// runOf tells the runs of a job apart: the run count and when the run began, in milliseconds.
+// runOf returns what distinguishes the runs of a job: the run count and when the run began, in
+// milliseconds.
 func runOf(r *report.Report) string {
 	count, began := 0, int64(0)
 	if r.PBSJob != nil {
@@ -55,10 +56,11 @@ func runOf(r *report.Report) string {
 	return fmt.Sprintf("%d-%d", count, began)
 }
 
-// IsOf reports whether a name is of the same run of a job as a report, which may be of a live job.
+// IsOf reports whether a name and a report, which may be of a live job, belong to the same run of a
+// job.
 func (n Name) IsOf(r *report.Report) bool { return n.Job == inName(r.Job) && n.Run == runOf(r) }
 
-// inName returns what is in a name of a job's id.
+// inName returns the part of a job's id that is in a name.
 func inName(id string) string { return id[:min(len(id), maxJob)] }
 
 // String returns the name of the file.
@@ -69,7 +71,7 @@ func (n Name) String() string {
 // day returns the directory of the file.
 func (n Name) day() string { return n.End.Format(dayFormat) }
 
-// parseName returns what a name says; ok is false for a name that is none of a report's.
+// parseName parses a name; ok is false if it is not the name of a report.
 func parseName(text string) (n Name, ok bool) {
 	rest, ok := strings.CutSuffix(text, suffix)
 	if !ok || len(rest) < len(endFormat) {
@@ -95,8 +97,8 @@ func parseName(text string) (n Name, ok bool) {
 	return n, n.String() == text
 }
 
-// ofSameRun returns the names that the report of a run may have. The states alone may differ: a
-// job that is ended once more, as its daemon was killed, may have other ones then.
+// ofSameRun returns the names that the report of a run may have. Only the states may differ: if a
+// daemon was killed and its job ended again, the states may have changed.
 func (n Name) ofSameRun() []Name {
 	var names []Name
 	for _, states := range report.AllStates() {

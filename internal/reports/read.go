@@ -15,9 +15,9 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// Last returns the report, with its series, of the newest run of a job whose owner may admits, nil
-// when there is none. An id may have been given twice, to jobs of two owners. Last fails with a
-// *DamageError when that report is damaged.
+// Last returns the report, with its series, of the newest run of a job whose owner may admits, or
+// nil. An id may have been used twice, for jobs of two owners. Last fails with a *DamageError if
+// that report is damaged.
 func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (found *report.Report, err error) {
 	days, err := s.days()
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, err
 	for _, f := range slices.Backward(files) {
 		r, err := readWhole(f.path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has become too old
+		case errors.Is(err, fs.ErrNotExist): // retention has removed it meanwhile
 		case err != nil:
 			return nil, &DamageError{Dir: s.dir, Files: []string{f.String()}}
 		case r.Job == job: // the ids of two jobs may begin with the same 128 bytes
@@ -57,15 +57,15 @@ func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, err
 // Query chooses reports.
 type Query struct {
 	report.Filter
-	May   func(uid int) bool // whose; gets -1 for an owner who is not known
-	Skip  func(Name) bool    // leaves out reports; may be nil
-	Pause func()             // is called before a report is read; may be nil
+	May   func(uid int) bool // owners to include; gets -1 for an unknown owner
+	Skip  func(Name) bool    // excludes reports; may be nil
+	Pause func()             // called before a report is read; may be nil
 }
 
-// All calls yield with the JSON of each report that a query chooses, without its series, until
-// yield returns false. Reports that are written meanwhile may come or not. Damaged ones are left
-// out: a *DamageError names those that All has come to. All ends with ctx, also between two
-// reports.
+// All calls yield with the JSON of each report that a query matches, without its series, until
+// yield returns false. Reports that are written meanwhile may or may not be included. Damaged ones
+// are left out; a *DamageError names those that All encountered. All ends with ctx, even between
+// two reports.
 func (s *Store) All(ctx context.Context, q Query, yield func(json.RawMessage) bool) error {
 	days, err := s.days()
 	if err != nil {
@@ -99,17 +99,17 @@ func (s *Store) All(ctx context.Context, q Query, yield func(json.RawMessage) bo
 	return l.damaged()
 }
 
-// listing is a question for many reports under way.
+// listing is a query for many reports, in progress.
 type listing struct {
 	store  *Store
 	choice choice
-	left   int // how many more there may be, of a query with a limit
+	left   int // how many more reports may follow, in a query with a limit
 	yield  func(json.RawMessage) bool
 	damage *DamageError
 	reader gzip.Reader
 }
 
-// pass yields the reports of some files, and reports whether there may be more.
+// pass yields the reports of some files, and reports whether more may follow.
 func (l *listing) pass(ctx context.Context, files []file) (more bool, err error) {
 	for _, f := range files {
 		if l.choice.Pause != nil {
@@ -153,10 +153,10 @@ type file struct {
 	path string
 }
 
-// places returns the directories that have reports.
+// places returns the directories with reports.
 func (s *Store) places() []string { return []string{s.dir, s.waiting} }
 
-// days returns the days that have reports, in order.
+// days returns the days with reports, in order.
 func (s *Store) days() ([]string, error) {
 	var days []string
 	for _, dir := range s.places() {
@@ -174,7 +174,7 @@ func (s *Store) days() ([]string, error) {
 	return slices.Compact(days), nil
 }
 
-// files returns the reports of a day that a function chooses and whose names contain a text, oldest
+// files returns the reports of a day that chosen accepts and whose names contain a text, oldest
 // first.
 func (s *Store) files(day, containing string, chosen func(Name) bool) ([]file, error) {
 	var files []file
@@ -193,11 +193,11 @@ func (s *Store) files(day, containing string, chosen func(Name) bool) ([]file, e
 		}
 	}
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(filepath.Base(a.path), filepath.Base(b.path)) })
-	// Drain copies a report before it removes the one that has waited.
+	// Drain copies a waiting report before it removes the original.
 	return slices.CompactFunc(files, func(a, b file) bool { return a.Name == b.Name }), nil
 }
 
-// namesIn returns the names in a directory, none where it is missing.
+// namesIn returns the names in a directory, or none if it is missing.
 func namesIn(dir string) ([]string, error) {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,22 +14,22 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// A sweep looks at each file, of which there may be 100,000. So it comes with the first report of a
-// process, then after an hour, or when a part of Bounds.Size was written. Each sweep leaves as much
-// free, so that the files stay within Bounds.Size.
+// A sweep checks each file, of which there may be 100,000. So it runs with the first report of a
+// process, then after an hour, or when a part of Bounds.Size was written. Each sweep leaves that
+// part free, so that the files stay within Bounds.Size.
 const (
 	sweepAgain = time.Hour
 	freePart   = 16
 )
 
-// block is the part of a disk that a small file takes.
+// block is the disk space that a small file takes.
 const block = 4 << 10
 
-// onDisk is what a file of so many bytes takes.
+// onDisk returns the disk space that a file of this size takes.
 func onDisk(size int64) int64 { return (size + block - 1) / block * block }
 
-// sweepIfDue removes what is too much, beside all events, if it is time to look for that. size is
-// what was written.
+// sweepIfDue removes excess reports in the background, if it is time to check. size is the amount
+// just written.
 func (s *Store) sweepIfDue(size int64) {
 	s.sweepLock.Lock()
 	defer s.sweepLock.Unlock()
@@ -47,12 +47,12 @@ func (s *Store) sweepIfDue(size int64) {
 }
 
 // sweep removes reports that are older than the bounds allow, and then the oldest ones until there
-// is room for more. The rest of a write that was cut off goes too. All is tried whatever fails.
+// is enough room. It also removes the rest of an interrupted write. It continues after failures.
 func (s *Store) sweep(b Bounds, now time.Time) error {
 	days, err := namesIn(s.dir)
 	errs := []error{err}
 	slices.Sort(days)
-	total := int64(0) // of the files from the newest on
+	total := int64(0) // of the files, from the newest on
 	for _, day := range slices.Backward(days) {
 		if _, err := time.Parse(dayFormat, day); err != nil {
 			continue

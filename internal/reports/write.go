@@ -12,10 +12,10 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// maxWaiting bounds the reports that wait, which are in memory: some 30,000 jobs.
+// maxWaiting bounds the waiting reports, which are in memory: some 30,000 jobs.
 const maxWaiting = 64 << 20
 
-// WaitingError says that a report is not on disk yet: it waits in memory. Drain moves it.
+// WaitingError means that a report is not on disk yet: it waits in memory, until Drain moves it.
 type WaitingError struct {
 	Path  string // of the directory
 	First bool   // nothing waited before
@@ -27,9 +27,9 @@ func (e *WaitingError) Error() string { return fmt.Sprintf("%v: it waits in %s",
 func (e *WaitingError) Unwrap() error { return e.Cause }
 
 // Write writes the report of a job that has ended, with the series of its hosts, which r does not
-// have. The report is on disk when Write returns nil. Write is idempotent: a run of a job has one
-// file. A report that cannot be written waits, and the error is a *WaitingError then. After any
-// other error it is nowhere.
+// have. When Write returns nil, the report is on disk. Write is idempotent: a run of a job has one
+// file. If a report cannot be written, it waits and the error is a *WaitingError. After any other
+// error the report is stored nowhere.
 func (s *Store) Write(r *report.Report, points series.Job) (err error) {
 	defer func() {
 		if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) Write(r *report.Report, points series.Job) (err error) {
 	return nil
 }
 
-// has reports whether the run of a name has a report.
+// has reports whether the named run has a report.
 func (s *Store) has(n Name) bool {
 	for _, dir := range []string{s.dir, s.waiting} {
 		for _, name := range n.ofSameRun() {
@@ -68,7 +68,7 @@ func (s *Store) has(n Name) bool {
 	return false
 }
 
-// place makes a file with that content below dir, on disk.
+// place writes a file with that content below dir, safely on disk.
 func place(dir string, n Name, content []byte) error {
 	day := filepath.Join(dir, n.day())
 	path := filepath.Join(day, n.String())
@@ -84,7 +84,7 @@ func place(dir string, n Name, content []byte) error {
 	if err != nil {
 		return err
 	}
-	// The name may come before the content: a power loss ends the job's record as well.
+	// The name may come before the content: a power loss also ends the job's record.
 	if err := errors.Join(fsync(path), disk.SyncDir(day)); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
@@ -116,7 +116,7 @@ func (s *Store) wait(n Name, content []byte, cause error) error {
 	return &WaitingError{Path: s.waiting, First: len(names) == 0, Cause: cause}
 }
 
-// below returns the paths of the files below a directory, and their size.
+// below returns the paths of the files below a directory, and their total size.
 func below(dir string) (paths []string, size int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -134,8 +134,8 @@ func below(dir string) (paths []string, size int64, err error) {
 	return paths, size, err
 }
 
-// Drain moves the reports that wait to the disk, and returns how many there were. Drain ends with
-// the first one that cannot be written, which waits on with the rest.
+// Drain moves the waiting reports to disk, and returns how many it moved. It stops at the first
+// that cannot be written, which keeps waiting with the rest.
 func (s *Store) Drain() (moved int, err error) {
 	s.waitLock.Lock()
 	defer s.waitLock.Unlock()
@@ -146,7 +146,7 @@ func (s *Store) Drain() (moved int, err error) {
 	for _, path := range paths {
 		name, ok := parseName(filepath.Base(path))
 		if !ok {
-			if err := os.Remove(path); err != nil { // the rest of a write that was cut off
+			if err := os.Remove(path); err != nil { // the rest of an interrupted write
 				return moved, err
 			}
 			continue

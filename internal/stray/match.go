@@ -122,9 +122,9 @@ func known(jobs []Job, id string) string {
 	return ""
 }
 
-// isOurs reports whether the process is part of what starts others: hookhost, a program that
-// hookhost starts as the user, or the sshd of a connection. root's sshd forks the last one, which
-// executes the same file.
+// isOurs reports whether the process is part of what starts others. That is hookhost, a program
+// that hookhost starts as the user, or the sshd of a connection. root's sshd forks the last one,
+// which executes the same file.
 func isOurs(f Facts) bool {
 	if f.Ours {
 		return true

@@ -6,9 +6,9 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// BillingRate returns the billing units an hour of what a job holds on a host. The rate is the sum
-// of each weight times the amount of its resource. A size counts in gb. A resource that is neither
-// a number up to mostHeld nor a size, or that the job does not hold, counts 0.
+// BillingRate returns the billing units per hour for what a job holds on a host. The rate is the
+// sum of each weight times the amount of its resource. A size counts in gb. A resource counts 0 if
+// the job does not hold it, or if it is neither a size nor a number up to mostHeld.
 func BillingRate(weights map[string]float64, held pbs.HostShare) float64 {
 	rate := 0.0
 	for name, weight := range weights {
@@ -17,8 +17,8 @@ func BillingRate(weights map[string]float64, held pbs.HostShare) float64 {
 	return rate
 }
 
-// mostHeld is more than there is of anything. ParseFloat takes "inf" and "1e308" as well, and JSON
-// has no infinite sum.
+// mostHeld is more than there is of anything. ParseFloat accepts "inf" and "1e308", but an infinite
+// sum cannot be written as JSON.
 const mostHeld = 1e18
 
 func amountOf(name string, held pbs.HostShare) float64 {

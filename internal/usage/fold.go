@@ -9,10 +9,10 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// Fold returns old with the later sample new of the same host worked in; either may be nil. No
-// counter becomes smaller and none is lost, so samples may be repeated: Fold(Fold(a, b), b) equals
-// Fold(a, b). Fields that are no counters (cpus, mems, ncpus, the limit, how the job was killed)
-// are new's where new has them. The result shares nothing with old or new.
+// Fold merges the later sample new of a host into old; either may be nil. No counter decreases and
+// none is lost, so samples may be repeated: Fold(Fold(a, b), b) equals Fold(a, b). Fields that are
+// not counters (cpus, mems, ncpus, the limit, how the job was killed) come from new if new has
+// them. The result shares nothing with old or new.
 func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 	if old == nil {
 		old = &hostapi.HostUsage{}
@@ -108,7 +108,7 @@ func foldRanks(old, new []hostapi.RankUsage) []hostapi.RankUsage {
 	return list[:min(len(list), hostapi.MaxRanks)]
 }
 
-// memSource returns where the larger MemBytes comes from.
+// memSource returns the source of the larger MemBytes.
 func memSource(old, new *hostapi.HostUsage) string {
 	if new.MemBytes == nil || old.MemBytes != nil && *old.MemBytes > *new.MemBytes {
 		return cmp.Or(old.MemSource, new.MemSource)

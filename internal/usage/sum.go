@@ -13,12 +13,12 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Sum returns what all hosts used together, as a mother superior puts it together from her sisters.
-// Numbers, sizes and durations are added up, cpupercent too; walltime is the longest. Strings that
-// hold JSON objects are united. The host whose name comes last wins where two have the same key.
-// Other values stay where all hosts agree. A resource with a value that cannot be added up (another
-// kind, negative, too large) is left out: a part is not the total. A host without a resource does
-// not count for it.
+// Sum returns what all hosts used together, in the way that a mother superior combines the usage of
+// its sisters. Numbers, sizes and durations are added up, including cpupercent; walltime is the
+// longest. Strings that hold JSON objects are merged. If two have the same key, the host whose name
+// comes last wins. Other values stay if all hosts agree. A resource with a value that cannot be
+// added up (another kind, negative, too large) is left out: a part is not the total. Hosts without
+// a resource are ignored for it.
 func Sum(perHost map[string]hostapi.Resources) hostapi.Resources {
 	values := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(perHost)) {
@@ -35,9 +35,9 @@ func Sum(perHost map[string]hostapi.Resources) hostapi.Resources {
 	return all
 }
 
-// merge returns the total of one resource, "" when there is none. PBS knows the type of a resource
-// from its definition. The few that hookhost reports are known here by name, and the others by the
-// form of all their values.
+// merge returns the total of one resource, "" if there is none. PBS knows the type of a resource
+// from its definition. The few that hookhost reports are known here by name; others are recognized
+// by the form of all their values.
 func merge(name string, values []string) string {
 	kinds := []kind{addInts, addFloats, addSizes, addDurations, unite, agree}
 	switch name {
@@ -56,11 +56,11 @@ func merge(name string, values []string) string {
 	return ""
 }
 
-// A kind returns the total of values, and false when one of them is not of its kind. The total is
-// "" when a value is negative or the total too large.
+// A kind returns the total of values, and false if one of them is not of its kind. The total is ""
+// if a value is negative or the total too large.
 type kind func(values []string) (total string, ok bool)
 
-// each parses all values, false when one cannot be.
+// each parses all values; it returns false if one cannot be parsed.
 func each[T any](values []string, parse func(string) (T, error)) ([]T, bool) {
 	parsed := make([]T, 0, len(values))
 	for _, v := range values {
@@ -73,7 +73,7 @@ func each[T any](values []string, parse func(string) (T, error)) ([]T, bool) {
 	return parsed, true
 }
 
-// add returns the sum of numbers, false when one is negative or the sum too large.
+// add returns the sum of numbers, and false if one is negative or the sum too large.
 func add[T ~int64](numbers []T) (sum T, ok bool) {
 	const most = math.MaxInt64 - int64(time.Second) // can still be rounded up
 	for _, n := range numbers {
@@ -85,7 +85,7 @@ func add[T ~int64](numbers []T) (sum T, ok bool) {
 	return sum, true
 }
 
-// total adds up what parse reads and formats the sum.
+// total parses and adds up values and formats the sum.
 func total[T ~int64](values []string, parse func(string) (T, error), format func(T) string) (string, bool) {
 	numbers, ok := each(values, parse)
 	if !ok {
