@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// Change is a setting that two configurations have differently.
+// Change is a setting that differs between two configurations.
 type Change struct {
-	Key string `json:"key"` // "cgroup.prefix"; "device" for the list of those tables
-	Old string `json:"old"` // as JSON; "null" where it is not set at all
+	Key string `json:"key"` // "cgroup.prefix"; "device" for the list of [[device]] tables
+	Old string `json:"old"` // as JSON; "null" if it is not set at all
 	New string `json:"new"`
 }
 
-// Changes returns the settings that g has otherwise than f, by key.
+// Changes returns the settings of g that differ from f, by key.
 func Changes(f, g *File) ([]Change, error) {
 	before, err := settings(f)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
-// MaxPids is the greatest number that pids.max takes (PID_MAX_LIMIT of include/linux/threads.h,
+// MaxPids is the largest number that pids.max accepts (PID_MAX_LIMIT of include/linux/threads.h,
 // kernel/cgroup/pids.c).
 const MaxPids = 4 << 20
 
-// rule is what a setting has to be.
+// rule is a condition that a setting must meet.
 type rule struct {
 	key   string
 	value any
@@ -27,7 +27,7 @@ type rule struct {
 	want  string
 }
 
-// firstBroken returns an error for the first rule that does not hold.
+// firstBroken returns an error for the first rule that is broken.
 func firstBroken(rules ...rule) error {
 	for _, r := range rules {
 		if r.holds {
@@ -41,33 +41,33 @@ func firstBroken(rules ...rule) error {
 	return nil
 }
 
-// oneOf is the rule of a setting that is one of a few words.
+// oneOf is the rule for a setting with one of a few words.
 func oneOf(key, value, want string, words ...string) rule {
 	return rule{key, value, slices.Contains(words, value), want}
 }
 
-// between is the rule of a duration.
+// between is the rule for a duration.
 func between(key string, value Duration, low, high time.Duration) rule {
 	v := time.Duration(value)
 	return rule{key, v, v >= low && v <= high, fmt.Sprintf("%v to %v", low, high)}
 }
 
-// percentage is the rule of a part. NaN breaks it.
+// percentage is the rule for a percentage. NaN breaks it.
 func percentage(key string, value float64) rule {
 	return rule{key, value, value >= 0 && value < 100, "a percentage from 0 to below 100"}
 }
 
-// factor is the rule of a factor of cpu time. NaN breaks it.
+// factor is the rule for a factor of cpu time. NaN breaks it.
 func factor(key string, value float64) rule {
 	return rule{key, value, value > 0 && value <= 1000, "more than 0, and 1000 at most"}
 }
 
-// cleanPath is the rule of a path that may be empty.
+// cleanPath is the rule for a path that may be empty.
 func cleanPath(key, value string) rule {
 	return rule{key, value, value == "" || path.IsAbs(value) && path.Clean(value) == value, "a clean absolute path"}
 }
 
-// check returns the first value that cannot be meant, by its key.
+// check returns an error for the first invalid value, with its key.
 func (f *File) check() error {
 	const day = 24 * time.Hour
 	_, level := logrus.ParseLevel(f.Host.LogLevel)
@@ -79,14 +79,14 @@ func (f *File) check() error {
 		rule{"cgroup.prefix", f.Cgroup.Prefix, nameForm.MatchString(f.Cgroup.Prefix), "a plain name such as pbs_jobs"},
 		cleanPath("cgroup.mount", f.Cgroup.Mount),
 		oneOf("cgroup.systemd", f.Cgroup.Systemd, "auto, require or off", "auto", "require", "off"),
-		// All of a job's end has to fit into the alarm of its event, 90 s. So has a look at the
-		// devices.
+		// A job's end has to be over before pbs_mom's alarm rings, 90 s by default. The same holds
+		// for a check of the devices.
 		between("cgroup.kill_timeout", f.Cgroup.KillTimeout, 100*time.Millisecond, time.Minute),
 		between("cgroup.kill_grace", f.Cgroup.KillGrace, 0, time.Minute),
 		between("cgroup.systemd_timeout", f.Cgroup.SystemdWait, 100*time.Millisecond, time.Minute),
 		between("devices.probe_timeout", f.Devices.ProbeTimeout, 100*time.Millisecond, time.Minute),
 		between("vnodes.online_nodes_min_delay", f.Vnodes.OnlineMinDelay, 0, day),
-		// The kernel takes periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
+		// The kernel accepts periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
 		between("cpu.cfs_period", f.CPU.CfsPeriod, time.Millisecond, time.Second),
 		factor("cpu.cfs_quota_fudge_factor", f.CPU.CfsQuotaFudgeFactor),
 		factor("cpu.zero_cpus_shares_fraction", f.CPU.ZeroCPUsSharesFraction),
@@ -104,7 +104,7 @@ func (f *File) check() error {
 		percentage("hugetlb.reserve_percent", f.Hugetlb.ReservePercent),
 		rule{"memory.swappiness", f.Memory.Swappiness, f.Memory.Swappiness >= -1 && f.Memory.Swappiness <= 100,
 			"-1 to 100"},
-		// The thread that starts a job's first program counts.
+		// The thread that starts a job's first program counts too.
 		rule{"pids.max", f.Pids.Max, f.Pids.Max == PidsByCPUs || f.Pids.Max == 0 ||
 			f.Pids.Max >= 2 && f.Pids.Max <= MaxPids,
 			fmt.Sprintf("%d for a part by cpus, 0 for no limit, or 2 to %d", PidsByCPUs, MaxPids)},

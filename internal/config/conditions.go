@@ -18,24 +18,24 @@ import (
 //
 //	"vntype in: LIST"   "vntype not in: LIST"   "host in: LIST"   "host not in: LIST"
 //
-// LIST is shell patterns (fnmatch(3): * ? [abc] [!abc]) with commas between them. A condition is
-// true if one of them, or with "not" none of them, matches the vntype or the name of this host. So
-// does a conditional boolean of openpbs pbs_cgroups.PY. A file serves all nodes of a cluster.
+// LIST is a list of shell patterns (fnmatch(3): * ? [abc] [!abc]) separated by commas. A condition
+// is true if one of them (with "not", none of them) matches the vntype or the name of this host.
+// Openpbs pbs_cgroups.PY evaluates conditional booleans in the same way. So one file serves all
+// nodes of a cluster.
 //
-// Several are joined by the words and, or; and binds closer:
+// Conditions can be joined by the words and, or; and binds closer:
 //
 //	"vntype not in: login and host not in: n1,n2 or host in: n3"
 
-// Here is what conditions are resolved by.
+// Here holds the values that conditions are evaluated for.
 type Here struct {
-	// Host is this host's name up to the first dot. host.node of the file replaces it.
+	// Host is this host's name up to the first dot. host.node of the file takes precedence.
 	Host string
-	// Vntype is resources_available.vntype of this host's natural vnode; "" where the node has
-	// none.
+	// Vntype is resources_available.vntype of this host's natural vnode; "" if the node has none.
 	Vntype string
 }
 
-// UnknownVntype is what conditions read where the node has no vntype, as in pbs_cgroups.
+// UnknownVntype is the vntype in conditions if the node has none, as in pbs_cgroups.
 const UnknownVntype = "__UNKNOWN__"
 
 // Condition is a boolean of the file that was written as a condition.
@@ -43,29 +43,29 @@ type Condition struct {
 	Key   string // "memory.enabled"
 	Line  int    // counted from 1
 	Text  string // as it was written, without quotes
-	Value bool   // what it is on this host
+	Value bool   // its value on this host
 }
 
-// OnVntype returns true for a condition that asks for the vntype.
+// OnVntype reports whether a condition depends on the vntype.
 func (c Condition) OnVntype() bool { return onVntype.MatchString(c.Text) }
 
-// Conditions returns the conditions of the layers of f, or of all where none is named, in their
-// order.
+// Conditions returns the conditions of these layers of f, in their order. Without layers it returns
+// those of all.
 func (f *File) Conditions(layers ...Layer) []Condition {
 	if len(layers) == 0 {
 		layers = f.layers
 	}
 	var all []Condition
 	for _, l := range layers {
-		_, list, _ := resolve(l.Text, f.here) // that failed when it was parsed, or not at all
+		_, list, _ := resolve(l.Text, f.here) // an error was reported when it was parsed
 		all = append(all, list...)
 	}
 	return all
 }
 
-// resolve returns the text with true or false in the place of each condition. Nothing else moves:
-// an error of the decoder names the line that the author sees. A text that is no TOML comes back as
-// it is, since the decoder says what is wrong with it.
+// resolve returns the text with true or false in place of each condition. Nothing else moves, so an
+// error of the decoder names the line that the author sees. A text that is not TOML is returned
+// unchanged, because the decoder reports the mistake.
 func resolve(b []byte, here Here) ([]byte, []Condition, error) {
 	found := booleans(b)
 	if len(found) == 0 {
@@ -88,8 +88,8 @@ func resolve(b []byte, here Here) ([]byte, []Condition, error) {
 	return resolved, list, nil
 }
 
-// replace writes the value over a string in quotes. As many newlines as the string had come after
-// it.
+// replace writes the value over a quoted string. The string's newlines follow it, so that line
+// numbers stay the same.
 func replace(raw []byte, value bool) {
 	newlines := bytes.Count(raw, []byte{'\n'})
 	n := copy(raw, fmt.Sprint(value))
@@ -109,14 +109,14 @@ var (
 		`"vntype in: LIST", "vntype not in: LIST", "host in: LIST" or "host not in: LIST"`)
 )
 
-// CheckCondition returns an error unless the text is a condition, or several that are joined.
+// CheckCondition returns an error unless the text is a condition, or several joined ones.
 func CheckCondition(text string) error {
 	_, err := Here{}.holds(text)
 	return err
 }
 
-// holds returns true if a condition, or several that are joined, is true on this host. holds fails
-// if a part is not well formed, whether the result depends on it or not.
+// holds reports whether a condition, or several joined ones, is true on this host. It fails if a
+// part is malformed, even if the result does not depend on it.
 func (h Here) holds(text string) (bool, error) {
 	any, all, start := false, true, 0
 	for _, at := range append(joint.FindAllStringSubmatchIndex(text, -1), nil) {
@@ -138,7 +138,7 @@ func (h Here) holds(text string) (bool, error) {
 	return any, nil
 }
 
-// holdsOne is holds of a condition of one form.
+// holdsOne is holds for a single condition.
 func (h Here) holdsOne(text string) (bool, error) {
 	form := conditionForm.FindStringSubmatch(text)
 	if form == nil {
@@ -164,9 +164,9 @@ func (h Here) holdsOne(text string) (bool, error) {
 // patternPart is a part of a shell pattern: a set, whose first member may be a ], or a character.
 var patternPart = regexp.MustCompile(`(?s)\[!?\]?[^\]]*\]|.`)
 
-// match is fnmatch(3) without flags: * matches a slash, too. match fails for a [ without its ],
-// which is an ordinary character there: a set that lost its end would hold nowhere. A blank is
-// refused as what is left of an "and" that nothing follows.
+// match is fnmatch(3) without flags: * also matches a slash. It fails for a [ without its ]. In
+// fnmatch that is an ordinary character, so a set that lost its end would match nothing. A blank is
+// refused, because it is probably the rest of an "and" without a right side.
 func match(pattern, text string) (bool, error) {
 	switch {
 	case pattern == "":
@@ -180,7 +180,7 @@ func match(pattern, text string) (bool, error) {
 			return ".*"
 		case part == "?":
 			return "."
-		case part == "[": // without its ]: no expression
+		case part == "[": // without its ]: not a valid expression
 			return part
 		case strings.HasPrefix(part, "["):
 			return setExpression(part)
@@ -204,7 +204,7 @@ func setExpression(set string) string {
 	return "[" + members + "]"
 }
 
-// found is a string of a file at the key of a boolean.
+// found is a string in the place of a boolean.
 type found struct {
 	key, text  string
 	at, length int // of the string with its quotes
@@ -222,7 +222,7 @@ func booleans(b []byte) []found {
 	return list
 }
 
-// stringAt returns the string that the text has at key.
+// stringAt returns the string at key in the text.
 func stringAt(b []byte, key ...string) (found string, there bool) {
 	walk(b, func(at []string, _ int, value *unstable.Node) {
 		if value.Kind == unstable.String && slices.EqualFunc(at, key, strings.EqualFold) {
@@ -232,8 +232,8 @@ func stringAt(b []byte, key ...string) (found string, there bool) {
 	return found, there
 }
 
-// OpenPBSOf returns where PBS is, by the text of a configuration file. The vntype, which conditions
-// need, is in a file of PBS's. A mistake in the text is left to Parse.
+// OpenPBSOf returns the location of PBS in the text of a configuration file. The vntype, which
+// conditions need, is in one of PBS's files. Parse reports mistakes in the text.
 func OpenPBSOf(text []byte) OpenPBS {
 	o := Default().OpenPBS
 	if home, there := stringAt(text, "openpbs", "home"); there {
@@ -245,14 +245,14 @@ func OpenPBSOf(text []byte) OpenPBS {
 	return o
 }
 
-// isBoolean returns true for the key of a boolean of the schema.
+// isBoolean reports whether the key is a boolean of the schema.
 func isBoolean(t reflect.Type, key []string) bool {
 	at := typeAt(t, key)
 	return at != nil && at.Kind() == reflect.Bool
 }
 
-// typeAt returns the type that the schema t has at key, nil for none. A list of tables has the keys
-// of its tables.
+// typeAt returns the type at key in the schema t, or nil. A list of tables has the keys of its
+// tables.
 func typeAt(t reflect.Type, key []string) reflect.Type {
 	if len(key) == 0 {
 		return t
@@ -264,7 +264,7 @@ func typeAt(t reflect.Type, key []string) reflect.Type {
 		return nil
 	}
 	for _, field := range reflect.VisibleFields(t) {
-		// Names in the file may be in any case: the decoder takes them so.
+		// The decoder ignores the case of names in the file.
 		if name, _, _ := strings.Cut(field.Tag.Get("toml"), ","); strings.EqualFold(name, key[0]) {
 			return typeAt(field.Type, key[1:])
 		}
@@ -272,8 +272,8 @@ func typeAt(t reflect.Type, key []string) reflect.Type {
 	return nil
 }
 
-// walk calls see for each value of the text that is not a table, with the line of its key, up to
-// the first mistake.
+// walk calls see for each value of the text that is not a table, with the line of its key. It stops
+// at the first mistake.
 func walk(b []byte, see func(key []string, line int, value *unstable.Node)) {
 	var p unstable.Parser
 	p.Reset(b)
@@ -304,7 +304,7 @@ func walkValue(b []byte, table []string, e *unstable.Node, see func([]string, in
 	}
 }
 
-// keyOf returns the parts of a key, and where in the text the first of them is.
+// keyOf returns the parts of a key, and the position of the first of them in the text.
 func keyOf(e *unstable.Node) (key []string, at int) {
 	for it := e.Key(); it.Next(); {
 		if key == nil {

@@ -1,11 +1,12 @@
-// Package config is the node's configuration: what PBS has sent to it, and above that the file
-// /etc/hookhost/hookhost.toml. Both have the same form.
+// Package config reads the node's configuration. It consists of the text that PBS has sent and the
+// file /etc/hookhost/hookhost.toml, which takes precedence. Both have the same form.
 //
-// The whole file has one schema, here: an unknown key is an error with its line, and `config check`
-// needs no hook's program. Each hook's own folder decides what the values mean.
+// The whole file has one schema, which is in this package. So an unknown key is an error with its
+// line, and `config check` does not need the hooks' programs. Each hook's folder decides what the
+// values mean.
 //
-// default.toml has each setting with its comment and the value where nothing is configured. Names
-// follow the keys of OpenPBS's pbs_cgroups where one exists (openpbs pbs_cgroups.CF).
+// default.toml has each setting with its comment and default value. Names follow the keys of
+// OpenPBS's pbs_cgroups where one exists (openpbs pbs_cgroups.CF).
 package config
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Path is where the file is unless HOOKHOST_CONFIG or --config says otherwise.
+// Path is the path of the file unless HOOKHOST_CONFIG or --config names another.
 const Path = "/etc/hookhost/hookhost.toml"
 
 // File is the whole file. Its zero value is not a configuration: start from Default.
@@ -47,7 +48,7 @@ type File struct {
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs"`
 	Shim     Shim     `toml:"shim" json:"shim"`
 
-	// Controllers of which a job has a cgroup and hookhost sets no limit.
+	// Controllers in which a job has a cgroup without limits of hookhost.
 	Blkio     Placing `toml:"blkio" json:"blkio"`
 	NetCls    Placing `toml:"net_cls" json:"net_cls"`
 	NetPrio   Placing `toml:"net_prio" json:"net_prio"`
@@ -56,8 +57,8 @@ type File struct {
 
 	Device []Device `toml:"device,omitempty" json:"device,omitempty"`
 
-	layers []Layer // that it was parsed from
-	here   Here    // that its conditions were resolved for
+	layers []Layer // from which it was parsed
+	here   Here    // for which its conditions were evaluated
 }
 
 // Host configures the host process.
@@ -73,7 +74,7 @@ type Host struct {
 func (h Host) Level() logrus.Level {
 	l, err := logrus.ParseLevel(h.LogLevel)
 	if err != nil {
-		return logrus.InfoLevel // check has refused anything else
+		return logrus.InfoLevel // check has refused everything else
 	}
 	return l
 }
@@ -84,14 +85,14 @@ type Cgroup struct {
 	Mount       string   `toml:"mount" json:"mount"`
 	Systemd     string   `toml:"systemd" json:"systemd"`
 	SystemdWait Duration `toml:"systemd_timeout" json:"systemd_timeout"`
-	// EnableControllers goes beyond the tree that is delegated to jobs.
+	// EnableControllers reaches beyond the tree that is delegated to jobs.
 	EnableControllers []string `toml:"enable_controllers" json:"enable_controllers"`
 	KillTimeout       Duration `toml:"kill_timeout" json:"kill_timeout"`
 	KillGrace         Duration `toml:"kill_grace" json:"kill_grace"`
 }
 
-// Vnodes configures what exechost_startup tells PBS of this host, and what it does when a cgroup
-// cannot be removed.
+// Vnodes configures what exechost_startup reports to PBS about this host, and what happens if a
+// cgroup cannot be removed.
 type Vnodes struct {
 	PerNUMANode           bool     `toml:"vnode_per_numa_node" json:"vnode_per_numa_node"`
 	PropagateVntype       bool     `toml:"propagate_vntype_to_server" json:"propagate_vntype_to_server"`
@@ -125,8 +126,8 @@ type Cpuset struct {
 	MemorySpreadPage bool `toml:"memory_spread_page" json:"memory_spread_page"`
 }
 
-// Share is what memory, memory plus swap and huge pages have in common. These are a job's default,
-// and how much of the node's jobs do not get.
+// Share is the common part of memory, memory plus swap and huge pages: a job's default, and how
+// much of the node is reserved.
 type Share struct {
 	Default               pbs.Size `toml:"default" json:"default"`
 	EnforceDefault        bool     `toml:"enforce_default" json:"enforce_default"`
@@ -136,7 +137,7 @@ type Share struct {
 	Hidden                pbs.Size `toml:"vnode_hidden" json:"vnode_hidden"`
 }
 
-// Left returns what jobs may have of total, in bytes.
+// Left returns how much of total is available to jobs, in bytes.
 func (s Share) Left(total int64) int64 {
 	return max(0, total-int64(float64(total)*s.ReservePercent/100)-int64(s.ReserveAmount))
 }
@@ -160,7 +161,7 @@ type Memsw struct {
 	ManageCgswap bool `toml:"manage_cgswap" json:"manage_cgswap"`
 }
 
-// Hugetlb configures huge pages. hpmem is of the kernel's default size; hpmem_2mb, hpmem_1gb and so
+// Hugetlb configures huge pages. hpmem has the kernel's default size; hpmem_2mb, hpmem_1gb and so
 // on name theirs.
 type Hugetlb struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
@@ -176,7 +177,7 @@ type MPI struct {
 	PerTask  bool   `toml:"per_task" json:"per_task"`
 }
 
-// Billing configures what a job is billed by beside the usage of its resources.
+// Billing configures what a job is billed for besides its usage of resources.
 type Billing struct {
 	Energy        bool `toml:"energy" json:"energy"`
 	ResourcesUsed bool `toml:"resources_used" json:"resources_used"`
@@ -184,7 +185,7 @@ type Billing struct {
 	Weights map[string]float64 `toml:"weights,omitempty" json:"weights,omitempty"`
 }
 
-// check returns the first weight that cannot be meant, by its key. NaN is none.
+// check returns an error for the first invalid weight, with its key. NaN is invalid.
 func (b Billing) check() error {
 	for _, name := range slices.Sorted(maps.Keys(b.Weights)) {
 		if w := b.Weights[name]; !(w >= 0 && w <= 1e9) {
@@ -194,26 +195,26 @@ func (b Billing) check() error {
 	return nil
 }
 
-// Series configures what jobs used over time.
+// Series configures the record of usage over time.
 type Series struct {
 	Interval Duration `toml:"interval" json:"interval"`
 }
 
-// Reports configures how many reports of finished jobs there are.
+// Reports configures how many reports of finished jobs are kept.
 type Reports struct {
 	Keep     Duration `toml:"keep" json:"keep"`
 	KeepSize pbs.Size `toml:"keep_size" json:"keep_size"`
 }
 
-// Placing configures a controller in which a job only has a cgroup.
+// Placing configures a controller in which a job has a cgroup without limits.
 type Placing struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
 }
 
-// Here returns what the conditions of the configuration were resolved for.
+// Here returns the values for which the configuration's conditions were evaluated.
 func (f *File) Here() Here { return f.here }
 
-// oneLine turns the parser's errors into one line that says where.
+// oneLine shortens the parser's errors to one line that names the place.
 func oneLine(err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {

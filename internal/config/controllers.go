@@ -1,6 +1,6 @@
 package config
 
-// use is a controller and whether the configuration makes use of it.
+// use is a controller and whether the configuration uses it.
 type use struct {
 	name string
 	used bool
@@ -16,23 +16,23 @@ func inUse(of ...use) []string {
 	return list
 }
 
-// Controllers returns the cgroup controllers that the configuration makes use of, by their kernel
-// names.
+// Controllers returns the cgroup controllers that the configuration uses, by their kernel names.
 func (f *File) Controllers() []string {
 	return inUse(use{"memory", f.Memory.Enabled || f.Memsw.Enabled}, use{"cpuset", f.Cpuset.Enabled},
 		use{"cpu", f.CPU.Enabled}, use{"pids", f.Pids.Enabled}, use{"hugetlb", f.Hugetlb.Enabled},
 		use{"io", f.IO.Enabled || f.Blkio.Enabled}, use{"rdma", f.RDMA.Enabled})
 }
 
-// Limiting returns the controllers that limits of the configuration need. On a node that lacks one
-// of them no job begins.
+// Limiting returns the controllers that the configured limits need. On a node that lacks one of
+// them, no job begins.
 func (f *File) Limiting() []string {
 	return inUse(use{"memory", f.Memory.Enabled && f.Memory.Enforce != "rss"}, use{"cpuset", f.Cpuset.Enabled},
 		use{"cpu", f.CPU.Enabled}, use{"pids", f.Pids.Enabled && f.Pids.Max > 0},
 		use{"hugetlb", f.Hugetlb.Enabled}, use{"io", f.IO.Enabled && len(f.IO.Max) > 0})
 }
 
-// Placing returns the controllers in which a job only has a cgroup, by their names on cgroup v1.
+// Placing returns the controllers in which a job has a cgroup without limits, by their names on
+// cgroup v1.
 func (f *File) Placing() []string {
 	return inUse(use{"blkio", f.Blkio.Enabled}, use{"net_cls", f.NetCls.Enabled},
 		use{"net_prio", f.NetPrio.Enabled}, use{"perf_event", f.PerfEvent.Enabled}, use{"rdma", f.RDMA.Enabled})

@@ -9,16 +9,16 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// defaults is the configuration of a node where nothing is configured: every setting with its
-// comment, in the order in which `config show` prints them.
+// defaults is the default configuration: every setting with its comment, in the order in which
+// `config show` prints them.
 //
 //go:embed default.toml
 var defaults string
 
-// deviceExample begins the part of defaults that is for a node without devices of its own.
+// deviceExample begins the part of defaults that applies only to a node without configured devices.
 const deviceExample = "\n# Devices that are not found"
 
-// Default returns the configuration of a node where nothing is configured.
+// Default returns the default configuration.
 func Default() *File {
 	f := new(File)
 	if err := toml.Unmarshal([]byte(defaults), f); err != nil {
@@ -27,8 +27,8 @@ func Default() *File {
 	return f
 }
 
-// TOML returns the file with every value and its comment, as `config show` prints it. Parse reads
-// it back.
+// TOML returns the file with every value and its comment, as `config show` prints it. Parse can
+// read it.
 func (f *File) TOML() ([]byte, error) {
 	text, example, _ := strings.Cut(defaults, deviceExample)
 	if len(f.Device) == 0 {

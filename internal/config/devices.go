@@ -15,8 +15,8 @@ import (
 // Devices configures which devices jobs may open.
 type Devices struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
-	// Allow takes the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and
-	// perhaps "*" for all minors.
+	// Allow accepts the forms of pbs_cgroups: a rule, or a list of a name in /dev, an access and
+	// optionally "*" for all minors.
 	Allow         []any    `toml:"allow" json:"allow"`
 	Fuse          bool     `toml:"fuse" json:"fuse"`
 	DiscoverGPUs  bool     `toml:"discover_gpus" json:"discover_gpus"`
@@ -28,7 +28,7 @@ type Devices struct {
 	DCGMDir       string   `toml:"dcgm_job_mapping_dir" json:"dcgm_job_mapping_dir"`
 }
 
-// Device configures a kind of device that is not found by itself.
+// Device configures a kind of device that is not found automatically.
 type Device struct {
 	Resource string            `toml:"resource" json:"resource"`
 	Paths    []string          `toml:"paths" json:"paths"`
@@ -41,7 +41,7 @@ var (
 	resourceForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 )
 
-// check returns the first value that cannot be meant, by its key.
+// check returns an error for the first invalid value, with its key.
 func (d Devices) check() error {
 	for _, entry := range d.Allow {
 		if err := checkAllow(entry); err != nil {
@@ -59,11 +59,11 @@ func (d Devices) check() error {
 var errAllow = errors.New(`want a rule such as "c 195:* rwm", ` +
 	`or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`)
 
-// checkAllow fails for an entry of devices.allow that has none of the forms that pbs_cgroups takes
-// (openpbs pbs_cgroups.PY, the loop over cgroup.devices.allow). Whether there is such a device is
-// for the maker of its rules.
+// checkAllow fails unless an entry of devices.allow has one of the forms that pbs_cgroups accepts
+// (openpbs pbs_cgroups.PY, the loop over cgroup.devices.allow). It does not check whether the
+// device exists.
 //
-// The entries are those of devfilter.Resolve. A mistake is refused here, before it would keep the
+// devfilter.Resolve accepts the same entries. Here, a mistake is reported before it would keep the
 // hook from starting.
 func checkAllow(entry any) error {
 	switch entry := entry.(type) {
@@ -75,7 +75,7 @@ func checkAllow(entry any) error {
 	return errAllow
 }
 
-// checkRule takes "c 195:* rwm", as devices.allow of cgroup v1 has it.
+// checkRule accepts "c 195:* rwm", as in devices.allow of cgroup v1.
 func checkRule(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) != 3 || !slices.Contains([]string{"a", "b", "c"}, fields[0]) {
@@ -88,8 +88,8 @@ func checkRule(text string) error {
 	return cmp.Or(checkNumber("major", major, 12), checkNumber("minor", minor, 20), checkAccess(fields[2]))
 }
 
-// checkNamed takes a name in /dev or a pattern of names, an access, and perhaps what stands for its
-// minor number.
+// checkNamed accepts a name in /dev or a pattern of names, an access, and optionally a placeholder
+// for the minor number.
 func checkNamed(list []any) error {
 	if len(list) != 2 && len(list) != 3 {
 		return errAllow
@@ -116,7 +116,7 @@ func checkNamed(list []any) error {
 	return checkAccess(access)
 }
 
-// checkNumber takes "*" or a number of so many bits: MINORBITS is 20 of the 32 bits of a dev_t.
+// checkNumber accepts "*" or a number of this many bits: MINORBITS is 20 of the 32 bits of a dev_t.
 func checkNumber(what, text string, bits int) error {
 	if _, err := strconv.ParseUint(text, 10, bits); err != nil && text != "*" {
 		return fmt.Errorf("%s %q: want * or a number from 0 to %d", what, text, 1<<bits-1)
@@ -124,7 +124,7 @@ func checkNumber(what, text string, bits int) error {
 	return nil
 }
 
-// checkAccess takes some of the letters r, w and m, each once.
+// checkAccess accepts some of the letters r, w and m, each once.
 func checkAccess(text string) error {
 	rest := "rwm"
 	for _, letter := range text {
@@ -139,15 +139,15 @@ func checkAccess(text string) error {
 	return nil
 }
 
-// isBelowDev returns true for a path, or a pattern of paths, that names something in /dev in the
-// shortest way.
+// isBelowDev reports whether a path, or a pattern of paths, names something in /dev in the shortest
+// way.
 func isBelowDev(name string) bool {
-	_, err := filepath.Match(strings.TrimPrefix(name, "/dev/"), "") // as devfilter.Resolve does
+	_, err := filepath.Match(strings.TrimPrefix(name, "/dev/"), "") // like devfilter.Resolve
 	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name &&
 		!strings.ContainsRune(name, 0)
 }
 
-// shownEntry writes an entry of devices.allow as the file has it, and as devfilter.Show does.
+// shownEntry formats an entry of devices.allow as the file has it, like devfilter.Show.
 func shownEntry(entry any) string {
 	switch entry := entry.(type) {
 	case string:
@@ -162,35 +162,35 @@ func shownEntry(entry any) string {
 	return fmt.Sprint(entry)
 }
 
-// taken are the resources that mean something else: to PBS (openpbs master_resc_def_all.xml, and
-// those of its own cgroups hook) or to hookhost. So do names that begin as those of takenPrefixes.
+// taken are the resources with another meaning: to PBS (openpbs master_resc_def_all.xml, and those
+// of its own cgroups hook) or to hookhost. Names with one of takenPrefixes are also taken.
 var (
 	taken = strings.Fields(`accelerator accelerator_group accelerator_memory accelerator_model aoe arch
 		blocks cgswap chunk cput eoe exec_vnode file gpus hbmem host hpmem in_multivnode_host max_walltime
 		mem min_walltime mpiprocs ncpus netwins ngpus nice nmics nodect nodes ompthreads oom_group pcput
 		pids place pmem preempt_targets pvmem select site soft_walltime software vmem vnode vntype walltime`)
 	takenPrefixes = []string{"gpu_", "hpmem_", "rlimit_"}
-	// ownResources are those that hookhost itself reads or fills in, and that are not taken.
+	// ownResources are those that hookhost itself reads or sets, and that are not taken.
 	ownResources = []string{"kill_delay", "walltime_signal"}
 )
 
-// isTaken returns true for a resource that has a meaning already. Names have no case.
+// isTaken reports whether a resource already has a meaning. It ignores case.
 func isTaken(name string) bool {
 	name = strings.ToLower(name)
 	return slices.Contains(taken, name) ||
 		slices.ContainsFunc(takenPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// KnowsResource returns true for a resource of PBS, of hookhost or of the file.
+// KnowsResource reports whether a resource is known to PBS, to hookhost or in the file.
 func (f *File) KnowsResource(name string) bool {
 	return isTaken(name) || slices.Contains(ownResources, strings.ToLower(name)) ||
 		slices.ContainsFunc(f.Device, func(d Device) bool { return strings.EqualFold(d.Resource, name) })
 }
 
-// checkDevices returns the first value of the [[device]] tables that cannot be meant. Several
-// tables may have one resource, for devices of different models.
+// checkDevices returns an error for the first invalid value of the [[device]] tables. Several
+// tables may share a resource, for devices of different models.
 func (f *File) checkDevices() error {
-	// PBS would choose the NUMA nodes of a job, and the blocks others.
+	// PBS would choose a job's NUMA nodes, and the blocks might be on others.
 	if f.Devices.Blocks > 0 && f.Vnodes.PerNUMANode {
 		return fmt.Errorf("devices.blocks = %d: want 0 with vnodes.vnode_per_numa_node", f.Devices.Blocks)
 	}

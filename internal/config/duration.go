@@ -9,10 +9,10 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Duration is a time.Duration that reads and writes as text ("10s").
+// Duration is a time.Duration that is read and written as text ("10s").
 type Duration time.Duration
 
-// UnmarshalText takes Go's notation ("1m30s"); negative ones are refused.
+// UnmarshalText reads Go's notation ("1m30s"); it rejects negative durations.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil || v < 0 {
@@ -25,8 +25,8 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // MarshalText writes Go's notation.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// unitless returns an error for a duration that was written as a number. The decoder takes it for
-// nanoseconds.
+// unitless returns an error for a duration that was written as a number, which the decoder takes
+// for nanoseconds.
 func unitless(b []byte) (err error) {
 	walk(b, func(key []string, line int, value *unstable.Node) {
 		number := value.Kind == unstable.Integer || value.Kind == unstable.Float

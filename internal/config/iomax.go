@@ -16,17 +16,17 @@ type IO struct {
 	Max     []string `toml:"max" json:"max"`
 }
 
-// IOMax is an entry of [io] max: what a job may do to a block device. nil: no limit.
+// IOMax is an entry of [io] max: limits on a job's use of a block device. nil: no limit.
 type IOMax struct {
-	Path         string // of the device; "" when the entry has its numbers
+	Path         string // of the device; "" if the entry has its numbers
 	Major, Minor uint32
-	// ReadBytes and WriteBytes are per second, and so are ReadOps and WriteOps.
+	// All four are per second.
 	ReadBytes, WriteBytes, ReadOps, WriteOps *int64
 }
 
 // ParseIOMax parses "/dev/sda rbps=500mb wbps=200mb riops=20000 wiops=10000" or the same with 8:0
-// for the path. ParseIOMax fails without a limit, and for a limit of 0. Whether there is such a
-// device is not looked at.
+// instead of the path. It fails without a limit, and for a limit of 0. It does not check whether
+// the device exists.
 func ParseIOMax(text string) (IOMax, error) {
 	m, err := parseIOMax(text)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseIOMax(text string) (m IOMax, err error) {
 	return m, nil
 }
 
-// limit returns the limit of that name and whether it counts bytes.
+// limit returns the limit with that name and whether it counts bytes.
 func (m *IOMax) limit(name string) (limit **int64, bytes bool) {
 	switch name {
 	case "rbps":
@@ -88,7 +88,7 @@ func parseRate(value string, bytes bool) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a number", value)
 	}
-	if n <= 0 || !bytes && n > 1<<32-1 { // the kernel holds operations in an unsigned int
+	if n <= 0 || !bytes && n > 1<<32-1 { // the kernel stores operations as an unsigned int
 		return 0, fmt.Errorf("%s is out of range", value)
 	}
 	return n, nil

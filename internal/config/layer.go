@@ -14,14 +14,14 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Layer is the text of one configuration file. Errors and `config show` call it by its name, "" for
-// a text without one.
+// Layer is the text of one configuration file. Errors and `config show` use its name, "" for a text
+// without one.
 type Layer struct {
 	Name string
 	Text []byte
 }
 
-// Load reads the file at path, which must be there, over the defaults, with its conditions resolved
+// Load reads the file at path, which must exist, over the defaults, and evaluates its conditions
 // for here. Errors name the file, the line and the key.
 func Load(path string, here Here) (*File, error) {
 	own, err := ReadLayer(path, true, os.ReadFile)
@@ -31,8 +31,8 @@ func Load(path string, here Here) (*File, error) {
 	return Merge(here, own...)
 }
 
-// ReadLayer has read return the file at path, as a layer, without looking at the text. An absent
-// file is no layer, unless must is set.
+// ReadLayer calls read for the file at path and returns its text, unchecked, as a layer. If the
+// file is missing, there is no layer, or an error if must is set.
 func ReadLayer(path string, must bool, read func(path string) ([]byte, error)) ([]Layer, error) {
 	b, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
@@ -44,13 +44,13 @@ func ReadLayer(path string, must bool, read func(path string) ([]byte, error)) (
 	return []Layer{{Name: path, Text: b}}, nil
 }
 
-// Parse reads the text of a configuration file over the defaults, resolves its conditions for here
+// Parse reads the text of a configuration file over the defaults, evaluates its conditions for here
 // and checks it.
 func Parse(text []byte, here Here) (*File, error) { return Merge(here, Layer{Text: text}) }
 
 // Merge reads the layers over the defaults, one over the other, and checks the result. The last
-// layer that sets a key wins, in each table by itself; all [[device]] together are one key.
-// Conditions are resolved for here, or for host.node of the last layer that has one.
+// layer that sets a key wins, separately for each key; all [[device]] tables together are one key.
+// Conditions are evaluated for here, or for host.node of the last layer that sets it.
 func Merge(here Here, layers ...Layer) (*File, error) {
 	f := Default()
 	f.layers = layers
@@ -98,21 +98,21 @@ func (f *File) decode(text []byte, here Here) error {
 	return checkShim(text)
 }
 
-// For returns the configuration that the same texts are for another vntype or host. The files are
-// not read again.
+// For returns the configuration from the same texts for another vntype or host. It does not read
+// the files again.
 func (f *File) For(here Here) (*File, error) { return Merge(here, f.layers...) }
 
-// Layers returns what the configuration was made of, the defaults apart.
+// Layers returns the layers of the configuration, without the defaults.
 func (f *File) Layers() []Layer { return f.layers }
 
-// CheckSent refuses settings of a node's own file in a text that PBS has for all nodes. These are
-// the place of PBS's files and the node's name.
+// CheckSent refuses settings of a node's own file in a text that PBS sends to all nodes. These are
+// the location of PBS's files and the node's name.
 func CheckSent(text []byte) error {
 	return forbid(text, "only the configuration of a node itself can say it", "openpbs", "host.node")
 }
 
-// CheckOwn refuses a node's own file that has settings of the shim, which would not read them
-// there.
+// CheckOwn refuses settings of the shim in a node's own file, because the shim does not read that
+// file.
 func CheckOwn(text []byte) error {
 	return forbid(text, "the shim reads it only where PBS has sent it: hookhost openpbs config", "shim")
 }
@@ -127,11 +127,11 @@ func forbid(text []byte, why string, names ...string) (err error) {
 	return err
 }
 
-// under returns true for a key that is one of names, or in a table that is one of them.
+// under reports whether a key is one of names, or in a table that is one of them.
 func under(key []string, names []string) bool {
 	path := strings.ToLower(strings.Join(key, ".")) + "."
 	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(path, name+".") })
 }
 
-// sets returns true if a text sets the key of that name, or one of a table of that name.
+// sets reports whether a text sets the key of that name, or a key in a table of that name.
 func sets(text []byte, name string) bool { return forbid(text, "", name) != nil }

@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// Metrics configures where the daemon's metrics can be scraped beside its socket.
+// Metrics configures where, besides its socket, the daemon serves its metrics.
 type Metrics struct {
 	Listen string `toml:"listen" json:"listen"`
 }
 
-// Address returns IP:PORT to listen on, "" for nowhere. A port without an address is this machine's
-// alone.
+// Address returns the IP:PORT to listen on, or "". A port without an address means the loopback
+// address.
 func (m Metrics) Address() string {
 	host, port, err := net.SplitHostPort(m.Listen)
-	if err != nil || host != "" { // check has refused what is no address
+	if err != nil || host != "" { // check has refused invalid addresses
 		return m.Listen
 	}
 	return net.JoinHostPort("127.0.0.1", port)
@@ -28,7 +28,7 @@ func (m Metrics) check() error {
 	}
 	err := checkAddress(m.Listen)
 	host, _, _ := net.SplitHostPort(m.Listen)
-	if err == nil && host != "" && net.ParseIP(host) == nil { // a name may take long to resolve
+	if err == nil && host != "" && net.ParseIP(host) == nil { // resolving a name may take long
 		err = errors.New("want IP:PORT or :PORT")
 	}
 	if err != nil {
@@ -37,7 +37,7 @@ func (m Metrics) check() error {
 	return nil
 }
 
-// checkAddress wants HOST:PORT; HOST may be empty.
+// checkAddress accepts HOST:PORT; HOST may be empty.
 func checkAddress(text string) error {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {

@@ -13,11 +13,11 @@ type OpenPBS struct {
 	Conf string `toml:"conf" json:"conf"`
 }
 
-// ErrNoMoM is the error of MoMHome where nothing says where pbs_mom is.
+// ErrNoMoM is the error of MoMHome if nothing says where pbs_mom is.
 var ErrNoMoM = errors.New("pbs_mom has no home: neither openpbs.home nor a pbs.conf tells one")
 
-// MoMHome returns the folder that mom_priv of pbs_mom is in. MoMHome reads the pbs.conf where the
-// configuration does not say.
+// MoMHome returns the parent folder of pbs_mom's mom_priv. It reads pbs.conf if the configuration
+// does not say.
 func (o OpenPBS) MoMHome() (string, error) {
 	if o.Home != "" {
 		return o.Home, nil

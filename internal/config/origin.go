@@ -9,8 +9,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Show returns the configuration as TOML does. A comment behind each value says where it comes
-// from: "default", or a layer, by the name that called gives it, and the line there.
+// Show returns the configuration as TOML does. A comment after each value says where it comes from:
+// "default", or a layer, by its name from called, and the line there.
 func (f *File) Show(called func(Layer) string) ([]byte, error) {
 	text, err := f.TOML()
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *File) Show(called func(Layer) string) ([]byte, error) {
 	return []byte(strings.Join(lines, "")), nil
 }
 
-// settingOf is the key that Merge takes from one layer or another as a whole.
+// settingOf returns the key that Merge takes as a whole from one layer.
 func settingOf(key []string) string {
 	if under(key, []string{"device"}) {
 		return "device"

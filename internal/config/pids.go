@@ -7,20 +7,20 @@ type Pids struct {
 	ReservePercent float64 `toml:"reserve_percent" json:"reserve_percent"`
 }
 
-// PidsByCPUs is the Max of a job whose bound goes by its cpus: see Part.
+// PidsByCPUs is the Max of a job whose limit depends on its cpus: see Part.
 const PidsByCPUs = -1
 
-// LeastPart is what each job may have of tasks at least where its bound goes by its cpus. A program
-// of one cpu with the threads of its libraries has dozens, and a large build hundreds.
+// LeastPart is the minimum number of tasks of each job whose limit depends on its cpus. A program
+// on one cpu with the threads of its libraries has dozens, and a large build hundreds.
 const LeastPart = 1024
 
-// Left returns how many tasks all jobs together may have on a node that can have so many.
+// Left returns how many tasks all jobs together may have on a node with this total.
 func (p Pids) Left(total int64) int64 {
 	return total - int64(float64(total)*p.ReservePercent/100)
 }
 
-// Part returns how many tasks a job with ncpus of the node's cpus may have, where all jobs together
-// may have all. Part is LeastPart at least, and all at most.
+// Part returns how many tasks a job with ncpus of the node's cpus may have, if all jobs together
+// may have all. It is at least LeastPart, and at most all.
 func (p Pids) Part(all int64, ncpus, cpus int) int64 {
 	part := int64(0)
 	if cpus > 0 {

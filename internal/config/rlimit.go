@@ -20,9 +20,9 @@ type Rlimits struct {
 	Stack   string `toml:"stack" json:"stack"`
 }
 
-// ParseRlimit parses a resource limit as [rlimits] and -l rlimit_nofile= and its like have it:
-// SOFT:HARD, or one value for both. Each is a whole number in the unit of getrlimit(2) or
-// "unlimited" (RLIM_INFINITY). ParseRlimit fails if the soft limit is above the hard one.
+// ParseRlimit parses a resource limit of [rlimits] or of -l rlimit_nofile= and the like: SOFT:HARD,
+// or one value for both. Each is a whole number in the unit of getrlimit(2) or "unlimited"
+// (RLIM_INFINITY). It fails if the soft limit is above the hard one.
 func ParseRlimit(text string) (soft, hard uint64, err error) {
 	low, high, two := strings.Cut(text, ":")
 	if !two {
@@ -36,7 +36,7 @@ func ParseRlimit(text string) (soft, hard uint64, err error) {
 			*part.to = math.MaxUint64
 			continue
 		}
-		// Above MaxInt64 is a mistake that the kernel would take for no limit.
+		// The kernel would take a value above MaxInt64 for no limit, so it is a mistake.
 		n, err := strconv.ParseInt(part.text, 10, 64)
 		if err != nil || n < 0 || part.text[0] == '+' {
 			return 0, 0, fmt.Errorf("rlimit %q: want SOFT or SOFT:HARD, each a whole number or unlimited", text)
@@ -49,7 +49,7 @@ func ParseRlimit(text string) (soft, hard uint64, err error) {
 	return soft, hard, nil
 }
 
-// ByName returns what is configured, by the names of the limits; "" is as it is.
+// ByName returns the configured limits by name; "" leaves a limit unchanged.
 func (r Rlimits) ByName() map[string]string {
 	return map[string]string{
 		"core": r.Core, "data": r.Data, "fsize": r.Fsize, "memlock": r.Memlock, "nofile": r.Nofile,
@@ -57,8 +57,8 @@ func (r Rlimits) ByName() map[string]string {
 	}
 }
 
-// rlimitNumber returns an error for a limit of [rlimits] that was written as a number, with the
-// text to write instead. The decoder's own error is about types.
+// rlimitNumber returns an error for a limit of [rlimits] that was written as a number, and says
+// what to write instead. The decoder's own error is about types.
 func rlimitNumber(b []byte) (err error) {
 	walk(b, func(key []string, line int, value *unstable.Node) {
 		if err != nil || value.Kind != unstable.Integer || len(key) != 2 || !strings.EqualFold(key[0], "rlimits") {
@@ -73,7 +73,7 @@ func rlimitNumber(b []byte) (err error) {
 	return err
 }
 
-// check returns the first value that is no limit, by its key.
+// check returns an error for the first invalid limit, with its key.
 func (r Rlimits) check() error {
 	for name, text := range r.ByName() {
 		if _, _, err := ParseRlimit(text); err != nil && text != "" {

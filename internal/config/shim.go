@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
 )
 
-// Shim configures the hook that pbs_mom runs, integrations/openpbs/hookhost.py: what it needs where
-// no daemon tells it. The hook reads the configuration that PBS has sent to the node, and no other.
+// Shim configures the hook that pbs_mom runs, integrations/openpbs/hookhost.py, for the time when
+// no daemon answers. The hook reads only the configuration that PBS has sent to the node.
 type Shim struct {
 	Socket  string   `toml:"socket" json:"socket"`
 	Wait    Duration `toml:"wait" json:"wait"`
@@ -35,12 +35,12 @@ type Shim struct {
 
 var (
 	shimWait = regexp.MustCompile(`^[0-5]?[0-9]s$`)
-	// A socket's path has 107 bytes at most: unix(7).
+	// A socket's path has at most 107 bytes: unix(7).
 	shimSocket = regexp.MustCompile(`^/[!-~]{0,106}$`)
 )
 
-// checkShim returns an error for the first setting of [shim] that hookhost.py would not read as it
-// is meant. Package table reads as hookhost.py does.
+// checkShim returns an error for the first setting of [shim] that hookhost.py would misread.
+// Package table reads the text as hookhost.py does.
 func checkShim(b []byte) (err error) {
 	read, there := table.Read(b), 0
 	walk(b, func(key []string, line int, value *unstable.Node) {
@@ -74,8 +74,8 @@ func checkShim(b []byte) (err error) {
 	return err
 }
 
-// isShimKey returns true for a key of [shim]. The key has one spelling, unlike those of other
-// tables.
+// isShimKey reports whether name is a key of [shim]. Unlike keys of other tables, it has only one
+// spelling.
 func isShimKey(name string) bool {
 	for field := range reflect.TypeFor[Shim]().Fields() {
 		if field.Tag.Get("toml") == name {
@@ -85,7 +85,7 @@ func isShimKey(name string) bool {
 	return false
 }
 
-// quoted is a value as an error shows it.
+// quoted formats a value for an error.
 func quoted(value *unstable.Node) string {
 	if value.Kind == unstable.String {
 		return fmt.Sprintf("%q", value.Data)

@@ -9,10 +9,10 @@ import (
 type Walltime struct {
 	Enabled bool     `toml:"enabled" json:"enabled"`
 	Maximum Duration `toml:"maximum" json:"maximum"`
-	// Overtime is not given beyond Maximum.
+	// Overtime never extends beyond Maximum.
 	Overtime Duration `toml:"overtime" json:"overtime"`
 	Grace    Duration `toml:"grace" json:"grace"`
-	// Signals are entries as ParseWarning takes them.
+	// Signals are entries for ParseWarning.
 	Signals       []string `toml:"signals" json:"signals"`
 	CoreDumpGrace Duration `toml:"core_dump_grace" json:"core_dump_grace"`
 	KillTimeout   Duration `toml:"kill_timeout" json:"kill_timeout"`
@@ -20,7 +20,7 @@ type Walltime struct {
 	MoMSisters    bool     `toml:"mom_sisters" json:"mom_sisters"`
 }
 
-// check returns the first value that cannot be meant, by its key.
+// check returns an error for the first invalid value, with its key.
 func (w Walltime) check() error {
 	const day = 24 * time.Hour
 	maximum := time.Duration(w.Maximum)

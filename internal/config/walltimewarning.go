@@ -14,16 +14,16 @@ import (
 // MaxWarnings is how many warnings a job can have.
 const MaxWarnings = 16
 
-// Warning is what a job gets some time before its walltime is over: a line on its standard error,
-// and perhaps a signal.
+// Warning is sent to a job some time before its walltime runs out: a line on its standard error,
+// and optionally a signal.
 type Warning struct {
-	Before time.Duration  `json:"before"`           // the end; whole seconds, 1 at least
+	Before time.Duration  `json:"before"`           // the end; whole seconds, at least 1
 	Signal syscall.Signal `json:"signal,omitempty"` // 0: none
-	Shell  bool           `json:"shell,omitempty"`  // for the leading shell only, else for every process
+	Shell  bool           `json:"shell,omitempty"`  // only for the leading shell, otherwise for every process
 }
 
 // ParseWarning parses [B:][SIG]@SECONDS: "USR1@300", "B:SIGINT@60", "10@5", "RTMIN+3@60", "@300".
-// SIG is what ParseSignal takes. A warning without SIG is the line alone, and has no B:.
+// ParseSignal parses SIG. A warning without SIG is only the line, and cannot have B:.
 func ParseWarning(text string) (Warning, error) {
 	w, err := parseWarning(text)
 	if err != nil {
@@ -58,15 +58,15 @@ func parseWarning(text string) (w Warning, err error) {
 	return w, nil
 }
 
-// The signals that the C library's threads use themselves (SIGCANCEL and SIGSETXID, nptl(7)).
+// The signals that the C library uses for its threads (SIGCANCEL and SIGSETXID, nptl(7)).
 const firstThreads, lastThreads = 32, 33
 
 // The real-time signals that programs can use, as the C library counts them (signal(7)).
 const firstSignal, lastSignal = 34, 64
 
-// ParseSignal takes a signal's name, with or without SIG and in any case, or its number: USR1,
-// SIGUSR1, usr1, 10; RTMIN+3, RTMAX-1. ParseSignal fails for signals that no program can catch, or
-// that the C library uses itself.
+// ParseSignal accepts a signal's name, with or without SIG and in any case, or its number: USR1,
+// SIGUSR1, usr1, 10; RTMIN+3, RTMAX-1. It fails for signals that no program can catch, or that the
+// C library uses itself.
 func ParseSignal(name string) (syscall.Signal, error) {
 	n, err := strconv.ParseUint(name, 10, 8)
 	sig := syscall.Signal(n)
@@ -87,8 +87,8 @@ func ParseSignal(name string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// realTime takes RTMIN, RTMIN+N, RTMAX or RTMAX-N. Anything else, and a number
-// beyond them, is 0.
+// realTime parses RTMIN, RTMIN+N, RTMAX or RTMAX-N. For anything else, or a number out of range, it
+// returns 0.
 func realTime(name string) syscall.Signal {
 	base, sign := firstSignal, "+"
 	rest, found := strings.CutPrefix(name, "RTMIN")
@@ -111,7 +111,7 @@ func realTime(name string) syscall.Signal {
 	return syscall.Signal(base + int(n))
 }
 
-// SignalName returns a signal's name, or for one of the real-time signals its number as text.
+// SignalName returns a signal's name, or the number of a real-time signal as text.
 func SignalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name
@@ -119,7 +119,7 @@ func SignalName(sig syscall.Signal) string {
 	return fmt.Sprintf("signal %d", int(sig))
 }
 
-// String returns the warning as ParseWarning takes it.
+// String formats the warning for ParseWarning.
 func (w Warning) String() string {
 	text := fmt.Sprintf("@%d", w.Before/time.Second)
 	if w.Signal == 0 {

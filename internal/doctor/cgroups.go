@@ -9,11 +9,10 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// initialCgroupNamespace is the namespace that a kernel boots with (PROC_CGROUP_INIT_INO).
+// initialCgroupNamespace is the namespace in which a kernel boots (PROC_CGROUP_INIT_INO).
 const initialCgroupNamespace = "cgroup:[4026531835]"
 
-// cgroupNamespace returns which cgroup namespace this process is in; "" where the kernel does not
-// say.
+// cgroupNamespace returns the cgroup namespace of this process, or "" if the kernel does not say.
 func cgroupNamespace() string {
 	link, err := os.Readlink("/proc/self/ns/cgroup")
 	if err != nil {
@@ -22,10 +21,10 @@ func cgroupNamespace() string {
 	return link
 }
 
-// bootV2 is how a node gets all controllers on v2.
+// bootV2 says how a node gets all controllers on v2.
 const bootV2 = "boot with systemd.unified_cgroup_hierarchy=1; without systemd, with cgroup_no_v1=all"
 
-// examineCgroups finds how cgroups are mounted, who owns them and which controllers jobs get.
+// examineCgroups reports how cgroups are mounted, who owns them and which controllers jobs get.
 func (k *kernel) examineCgroups(namespace string) []Finding {
 	findings := []Finding{k.examineMode()}
 	findings = append(findings, k.examineNamespace(namespace)...)
@@ -68,7 +67,7 @@ func list(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// examineMoves adds to what is known of a v2 tree how long the kernel takes to move a process.
+// examineMoves adds to the finding about a v2 tree how long the kernel takes to move a process.
 func (k *kernel) examineMoves(f Finding) Finding {
 	inForce := slices.ContainsFunc(k.mounts, func(m cgroup.Mount) bool {
 		return slices.Contains(m.Options, "favordynmods")
@@ -85,7 +84,7 @@ func (k *kernel) examineMoves(f Finding) Finding {
 	return f
 }
 
-// examineNamespace finds what a container makes of the tree; nothing on a plain node.
+// examineNamespace reports how a container restricts the tree; nothing on a plain node.
 func (k *kernel) examineNamespace(namespace string) []Finding {
 	const what = "cgroup namespace"
 	for _, m := range k.mounts {
@@ -104,8 +103,7 @@ func (k *kernel) examineNamespace(namespace string) []Finding {
 		"run hookhost in the host's cgroup namespace (docker run --cgroupns=host, podman run --cgroupns=host)")}
 }
 
-// examineNesting finds whether the tree that is seen here is somebody's to change; nothing on a
-// plain node.
+// examineNesting reports whether the visible tree can be changed; nothing on a plain node.
 func (k *kernel) examineNesting() []Finding {
 	const what = "place in the tree"
 	for _, m := range k.mounts {
@@ -115,7 +113,7 @@ func (k *kernel) examineNesting() []Finding {
 				"mount -o remount,rw "+m.Point+"; for a container, give it the host's /sys/fs/cgroup read-write")}
 		}
 	}
-	// The root of a hierarchy has no type (cgroup-v2.rst); what has one lies below something else.
+	// The root of a hierarchy has no type (cgroup-v2.rst). If it has one, it is not the real root.
 	if k.v2 == nil || !k.v2.Exists("cgroup.type") {
 		return nil
 	}
@@ -130,7 +128,7 @@ func (k *kernel) examineNesting() []Finding {
 		"run hookhost on the host; or give the unit or container that it is in Delegate=yes, and no limits")}
 }
 
-// examineFeatures finds what single interface files make possible.
+// examineFeatures reports what individual interface files make possible.
 func (k *kernel) examineFeatures() []Finding {
 	return []Finding{
 		k.examineFeature(feature{"cgroup.kill", "kill", "cgroup.kill", "a job of any size is killed in one step",

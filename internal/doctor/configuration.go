@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// examineFromPBS finds what became of the configuration that PBS has sent to this node, and nothing
-// where PBS has sent none.
+// examineFromPBS reports whether the configuration that PBS has sent to this node is in force. It
+// reports nothing if PBS has sent none.
 func (n *Node) examineFromPBS() []Finding {
 	s := n.Settings
 	const what = "configuration of PBS"

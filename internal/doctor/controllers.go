@@ -9,11 +9,11 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// use is what the configuration makes of a controller.
+// use is how the configuration uses a controller.
 type use struct {
 	name, section string
-	enabled       bool   // the section is
-	does, without string // its effect, and what holds where the section is not enabled
+	enabled       bool   // the section is enabled
+	does, without string // its effect, and the effect of a section that is not enabled
 }
 
 func (k *kernel) uses() []use {
@@ -57,7 +57,7 @@ func pidsUse(c *config.File) string {
 	return fmt.Sprintf("a job may have %d tasks", c.Pids.Max)
 }
 
-// places returns in which controller a job has a cgroup for name.
+// places returns the controller in which a job has a cgroup for name.
 func (k *kernel) places(name string) string {
 	switch controllers := k.tree.Controllers(); {
 	case slices.Contains(controllers, name):
@@ -68,7 +68,7 @@ func (k *kernel) places(name string) string {
 	return "each cgroup of the v2 tree is in it"
 }
 
-// examineController finds whether a controller reaches the jobs, and if not, why.
+// examineController reports whether a controller is available to jobs, and if not, why.
 func (k *kernel) examineController(u use) Finding {
 	what := u.name + " controller"
 	if k.tree.Has(u.name) {
@@ -84,7 +84,7 @@ func (k *kernel) examineController(u use) Finding {
 	return blocking(what, found, advice+"; or set enabled = false in "+u.section)
 }
 
-// kernelConfig is what a kernel has to be built with for a controller.
+// kernelConfig holds the kernel option that each controller needs.
 var kernelConfig = map[string]string{
 	"memory": "CONFIG_MEMCG", "cpuset": "CONFIG_CPUSETS", "cpu": "CONFIG_CGROUP_SCHED",
 	"pids": "CONFIG_CGROUP_PIDS", "hugetlb": "CONFIG_CGROUP_HUGETLB", "io": "CONFIG_BLK_CGROUP",
@@ -98,7 +98,7 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 	if name == "blkio" && v2 {
 		return k.whyNot("io")
 	}
-	called := name // in /proc/cgroups
+	called := name // its name in /proc/cgroups
 	if name == "io" {
 		called = "blkio"
 	}

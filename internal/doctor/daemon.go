@@ -11,11 +11,11 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// daemon is what the node's daemon says of itself.
+// daemon is what the node's daemon reports about itself.
 type daemon struct {
-	info  api.NodeInfo // zero where it says nothing
+	info  api.NodeInfo // zero if it does not answer
 	err   error        // why not
-	there bool         // it answers, if only with an error
+	there bool         // it answers, perhaps only with an error
 }
 
 func askDaemon(ctx context.Context, socket string) (d daemon) {
@@ -29,7 +29,8 @@ func askDaemon(ctx context.Context, socket string) (d daemon) {
 	return d
 }
 
-// examine finds whether there is a daemon, whether it has the configuration, and how its hooks do.
+// examine reports whether a daemon runs, whether it has the configuration, and the state of its
+// hooks.
 func (d daemon) examine(socket string) []Finding {
 	const what = "daemon"
 	switch {
@@ -54,8 +55,8 @@ func (d daemon) examine(socket string) []Finding {
 	return findings
 }
 
-// examineInForce finds what of the daemon's configuration is not in force. info is nil without a
-// daemon, and from one of another version.
+// examineInForce reports which settings of the configuration are not in force. info is nil without
+// a daemon, or if the daemon has another version.
 func examineInForce(info *api.ConfigInfo) []Finding {
 	if info == nil {
 		return nil
@@ -91,7 +92,7 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 	return []Finding{ok(what, "the daemon has what "+file+" says")}
 }
 
-// examineRefused finds how often the daemon has refused somebody.
+// examineRefused reports how often the daemon has refused calls.
 func (d daemon) examineRefused() []Finding {
 	var kinds []string
 	for kind, n := range d.info.Refused {
@@ -104,7 +105,7 @@ func (d daemon) examineRefused() []Finding {
 	return []Finding{ok("refused", "since the daemon started: "+strings.Join(kinds, ", ")+"; its log tells who")}
 }
 
-// examineHooks finds whether the programs of the registered hooks can be started.
+// examineHooks reports whether the programs of the registered hooks can be started.
 func (n *Node) examineHooks() []Finding {
 	const what = "hooks"
 	var findings []Finding

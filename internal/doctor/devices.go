@@ -23,7 +23,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// examineDeviceFilter finds whether jobs can be kept from devices that are not theirs.
+// examineDeviceFilter reports whether jobs can be kept from devices that are not theirs.
 func (k *kernel) examineDeviceFilter(probe func() error) Finding {
 	const what, off = "device filter", "or set enabled = false in [devices]"
 	v1 := k.tree.Mode() == cgroup.ModeV1
@@ -43,8 +43,8 @@ func (k *kernel) examineDeviceFilter(probe func() error) Finding {
 	return ok(what, "eBPF on the v2 tree: jobs open what they were given")
 }
 
-// examineInventory finds which devices jobs can be given, as the devices hook found them. k is nil
-// where the node has no cgroups.
+// examineInventory reports which devices jobs can get, according to the devices hook. k is nil if
+// the node has no cgroups.
 func (n *Node) examineInventory(k *kernel) []Finding {
 	const what = "devices"
 	if !n.Settings.File.Devices.Enabled {
@@ -75,7 +75,7 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 		case s.Note != "" && s.Name == "allow":
 			findings = append(findings, degraded(name, s.Note, "take it out of allow in [devices]; "+
 				"what is left out only as long as devices are not known comes back by itself"))
-		case s.Name == "blocks": // said above, of the configuration as it is now
+		case s.Name == "blocks": // reported above, for the current configuration
 		case s.Note != "":
 			findings = append(findings, ok(name, s.Note))
 		}
@@ -83,7 +83,7 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 	return append(findings, examineDeviceDirs(n.Settings.File)...)
 }
 
-// examineBlocks finds what is in each block, or why this host cannot be cut into so many.
+// examineBlocks reports what is in each block, or why this host cannot be divided into that many.
 func (k *kernel) examineBlocks(inv *inventory.Inventory) Finding {
 	node, err := topology.Scan(k.roots)
 	if err != nil {
@@ -96,7 +96,7 @@ func (k *kernel) examineBlocks(inv *inventory.Inventory) Finding {
 	return describeBlocks(k.cfg, node, cpus, inv)
 }
 
-// describeBlocks does it for a host of which jobs may have these cpus.
+// describeBlocks does so for a host on which jobs may use these cpus.
 func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, inv *inventory.Inventory) Finding {
 	const what = "blocks"
 	n := cfg.Devices.Blocks
@@ -128,7 +128,7 @@ func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, in
 	return ok(what, found)
 }
 
-// cores counts the cores that a set of cpus is of.
+// cores returns how many cores a set of cpus covers.
 func cores(node *topology.Node, cpus kernfs.IDSet) int {
 	set := map[int]bool{}
 	for _, c := range node.CPUs {
@@ -139,8 +139,8 @@ func cores(node *topology.Node, cpus kernfs.IDSet) int {
 	return len(set)
 }
 
-// examineDeviceDirs finds whether files for others can be written. A CDI directory is made when a
-// job needs it, and so is any above it.
+// examineDeviceDirs reports whether files for other programs can be written. A CDI directory, with
+// its parents, is created when a job needs it.
 func examineDeviceDirs(cfg *config.File) []Finding {
 	var findings []Finding
 	for _, d := range []struct {
@@ -186,7 +186,7 @@ func countDevices(inv *inventory.Inventory) string {
 	return cmp.Or(strings.Join(resources, ", "), "none that jobs could be given")
 }
 
-// examineDevice is a row for a device: its resource and where it is, and what it is.
+// examineDevice is a row for a device: its resource, its location and its kind.
 func examineDevice(d topology.Device) Finding {
 	var words []string
 	if d.Model != "" {
@@ -205,6 +205,6 @@ func examineDevice(d topology.Device) Finding {
 	return ok(d.Resource+" "+where, cmp.Or(strings.Join(words, " "), "a device that is configured"))
 }
 
-// uuidStart is as much of a UUID as tells devices of a node apart, and as CUDA_VISIBLE_DEVICES
-// takes: "GPU-8932f937".
+// uuidStart is a prefix of a UUID that is unique on a node, and that CUDA_VISIBLE_DEVICES accepts:
+// "GPU-8932f937".
 var uuidStart = regexp.MustCompile(`^[A-Z]+-[0-9a-f]{8}\b`)

@@ -1,5 +1,5 @@
-// Package doctor examines what a node can enforce of its configuration, and says what is amiss.
-// The package changes nothing. Each file has the findings of one subject.
+// Package doctor examines which parts of its configuration a node can enforce, and reports
+// problems. It changes nothing. Each file has the findings about one subject.
 package doctor
 
 import (
@@ -21,8 +21,8 @@ type Finding struct {
 	What   string `json:"what"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`
-	Advice string `json:"advice,omitempty"` // the command, kernel option or key that mends it
-	// Blocks: a configured hook cannot work because of it.
+	Advice string `json:"advice,omitempty"` // the command, kernel option or key that fixes it
+	// Blocks means that a configured hook cannot work because of it.
 	Blocks bool `json:"blocks,omitempty"`
 }
 
@@ -34,18 +34,18 @@ const (
 	OK         Status = "ok" // works, or is off as configured
 	Degraded   Status = "degraded"
 	Impossible Status = "impossible"
-	Unknown    Status = "unknown" // shows only once hookhost has a cgroup
+	Unknown    Status = "unknown" // known only once hookhost has a cgroup
 )
 
-// Node is what Examine is told of the node.
+// Node describes the node to Examine.
 type Node struct {
 	Settings settings.Settings
 	Config   string // the node's own configuration file
 	State    string // the state directory
-	Socket   string // the daemon's
+	Socket   string // of the daemon
 	StandIn  string // the program that may replace pbs_python
 
-	Hooks func() (*plugin.Registry, error) // those registered on this node
+	Hooks func() (*plugin.Registry, error) // the hooks registered on this node
 }
 
 func ok(what, found string) Finding { return Finding{What: what, Status: OK, Found: found} }
@@ -63,15 +63,15 @@ func unknown(what string) Finding {
 		Advice: "start the daemon and look again"}
 }
 
-// blocking is impossible where something is configured that needs it.
+// blocking is impossible for something that the configuration needs.
 func blocking(what, found, advice string) Finding {
 	f := impossible(what, found, advice)
 	f.Blocks = true
 	return f
 }
 
-// Examine returns the findings of a node in the order in which people read them. A failure on the
-// way to one finding is a finding, and keeps the others from nothing.
+// Examine returns the findings of a node in the order in which people read them. If an examination
+// fails, that is also a finding, and the others continue.
 func Examine(ctx context.Context, n *Node) []Finding {
 	d := askDaemon(ctx, n.Socket)
 	findings := examineKernel(ctx, n, d)
@@ -84,7 +84,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	return append(findings, d.examine(n.Socket)...)
 }
 
-// examineKernel returns the findings that the kernel's files answer.
+// examineKernel returns the findings from the kernel's files.
 func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/hookhost/hookhost/internal/rapl"
 )
 
-// examineEnergy finds whether the energy of jobs can be counted, where that is asked for.
+// examineEnergy reports whether the energy of jobs can be counted, if that is configured.
 func (k *kernel) examineEnergy() []Finding {
 	if !k.cfg.Billing.Energy {
 		return nil

@@ -15,23 +15,23 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// kernel is what is known of this node's cgroups.
+// kernel is the known state of this node's cgroups.
 type kernel struct {
 	cfg     *config.File
 	roots   kernfs.Roots
 	systemd bool // the first process is systemd
 	tree    *cgroup.Tree
 	mounts  []cgroup.Mount
-	v2      *kernfs.FS // the v2 tree below /sys/fs/cgroup; nil without
+	v2      *kernfs.FS // the v2 tree below /sys/fs/cgroup; nil if there is none
 
-	major, minor int                             // of Linux; 0 where it does not say
+	major, minor int                             // of Linux; 0 if unknown
 	controllers  map[string]procfs.CgroupSummary // /proc/cgroups, by name
-	pressure     bool                            // the node's is counted (PSI)
+	pressure     bool                            // the node's pressure is counted (PSI)
 }
 
-// openKernel reads it. openKernel fails if jobs can have no cgroup at all.
+// openKernel reads that state. It fails if jobs cannot have cgroups at all.
 //
-// The tree is seen as hook cgroup sees it (hooks/cgroup/parent.go), which prepares it.
+// It sees the tree as hook cgroup does (hooks/cgroup/parent.go), which prepares it.
 func openKernel(roots kernfs.Roots, proc procfs.FS, cfg *config.File, systemdRuns bool) (*kernel, error) {
 	k := &kernel{cfg: cfg, roots: roots, systemd: systemdRuns, controllers: map[string]procfs.CgroupSummary{}}
 	opt := cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount, Enable: cfg.Cgroup.EnableControllers,
@@ -54,7 +54,7 @@ func openKernel(roots kernfs.Roots, proc procfs.FS, cfg *config.File, systemdRun
 	if release, err := proc.SysctlStrings("kernel.osrelease"); err == nil && len(release) > 0 {
 		k.major, k.minor = parseRelease(release[0])
 	}
-	summary, _ := proc.CgroupSummarys() // without it a controller is said to be missing, not why
+	summary, _ := proc.CgroupSummarys() // without it, doctor reports a missing controller without the reason
 	for _, c := range summary {
 		k.controllers[c.SubsysName] = c
 	}
@@ -72,8 +72,8 @@ func (k *kernel) dir(m cgroup.Mount) (*kernfs.FS, error) {
 	return k.roots.Cgroup.Sub(strings.TrimSuffix("./"+name, "/"))
 }
 
-// withoutCgroups is the finding where jobs can have no cgroup. The library's Legacy proves nothing:
-// it is the answer of a node without any cgroup mount, too (utils.go, Mode).
+// withoutCgroups is the finding if jobs cannot have cgroups. The library's Legacy proves nothing:
+// it is also the answer on a node without any cgroup mount (utils.go, Mode).
 func withoutCgroups(err error, mode cgroups.CGMode) Finding {
 	advice := "mount cgroup v2 (mount -t cgroup2 none /sys/fs/cgroup), " +
 		"or the v1 controllers memory, cpuset, cpu, cpuacct and pids"
@@ -83,7 +83,7 @@ func withoutCgroups(err error, mode cgroups.CGMode) Finding {
 	return blocking("cgroups", err.Error(), advice)
 }
 
-// parseRelease reads "6.12.3-arch1"; 0, 0 for what is none.
+// parseRelease parses "6.12.3-arch1"; it returns 0, 0 for an invalid text.
 func parseRelease(text string) (major, minor int) {
 	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); n < 2 {
 		return 0, 0
@@ -91,13 +91,13 @@ func parseRelease(text string) (major, minor int) {
 	return major, minor
 }
 
-// since reports whether this is Linux major.minor or newer; yes where that is not known.
+// since reports whether this is Linux major.minor or newer; true if that is unknown.
 func (k *kernel) since(major, minor int) bool {
 	return k.major == 0 || k.major > major || k.major == major && k.minor >= minor
 }
 
-// has reports whether a v2 interface file is there: in the jobs' parent, or, before that was made,
-// in any other cgroup. unknown: there is no cgroup with files.
+// has reports whether a v2 interface file exists in the jobs' parent. Before that was created, it
+// looks in any other cgroup. unknown: there is no cgroup with files.
 func (k *kernel) has(file string) (there, unknown bool) {
 	if k.v2 == nil {
 		return false, false
@@ -109,7 +109,7 @@ func (k *kernel) has(file string) (there, unknown bool) {
 	return slices.ContainsFunc(names, func(name string) bool { return k.v2.Exists(name + "/" + file) }), false
 }
 
-// words returns the words of a v2 file; nil when it cannot be read.
+// words returns the words of a v2 file, or nil if it cannot be read.
 func (k *kernel) words(file string) []string {
 	if k.v2 == nil {
 		return nil
@@ -121,7 +121,7 @@ func (k *kernel) words(file string) []string {
 	return strings.Fields(string(b))
 }
 
-// trusted fails where cgroups cannot have the extended attributes that mark them as a job's.
+// trusted fails if cgroups cannot have the extended attributes that mark them as a job's.
 func (k *kernel) trusted() error {
 	dir := k.v2
 	for _, m := range k.mounts {
@@ -142,7 +142,7 @@ func (k *kernel) trusted() error {
 // feature is what an interface file makes possible.
 type feature struct {
 	what       string
-	name, file string // as cgroup.Tree.Has and cgroup v2 call it
+	name, file string // for cgroup.Tree.Has, and in cgroup v2
 	yes, no    string
 	advice     string
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// examineMemory finds what of memory can be counted and limited.
+// examineMemory reports what can be counted and limited in memory.
 func (k *kernel) examineMemory() []Finding {
 	findings := []Finding{k.examineParent(), k.examineSwap()}
 	if k.tree.Has("memory") {
@@ -22,7 +22,7 @@ func (k *kernel) examineMemory() []Finding {
 	return append(findings, k.examinePressure(), k.examineHugePages())
 }
 
-// examineSwap finds whether vmem is enforced.
+// examineSwap reports whether vmem is enforced.
 func (k *kernel) examineSwap() Finding {
 	const what, byKernel = "swap accounting", "vmem is enforced by the kernel"
 	node, err := topology.Scan(k.roots)
@@ -56,7 +56,7 @@ func (k *kernel) examineSwap() Finding {
 	return degraded(what, "off: vmem is not enforced, and a job may swap as much as there is", advice)
 }
 
-// examineOOM finds whether a job that is out of memory is killed as a whole.
+// examineOOM reports whether a job that is out of memory is killed as a whole.
 func (k *kernel) examineOOM() Finding {
 	const what = "kill of whole jobs"
 	switch {
@@ -84,7 +84,7 @@ func (k *kernel) examinePeak() Finding {
 		"sampled: short peaks, page cache included, are missed", "Linux 5.19 or newer"})
 }
 
-// examinePressure finds whether reports say how long jobs waited for cpu, memory and disks.
+// examinePressure reports whether reports include how long jobs waited for cpu, memory and disks.
 func (k *kernel) examinePressure() Finding {
 	const what = "pressure (PSI)"
 	switch {
@@ -100,7 +100,7 @@ func (k *kernel) examinePressure() Finding {
 		"counted for the node, not for jobs", "boot with psi=1, without cgroup_disable=pressure"})
 }
 
-// examineHugePages finds the pools; where [hugetlb] is not enabled they are not limited.
+// examineHugePages reports the pools; if [hugetlb] is not enabled, they are not limited.
 func (k *kernel) examineHugePages() Finding {
 	const what = "huge pages"
 	all, err := topology.ScanHugePages(k.roots)
@@ -126,13 +126,13 @@ func (k *kernel) examineHugePages() Finding {
 	return ok(what, "none is reserved")
 }
 
-// excluded returns the cpus that jobs do not get. Its text was checked when it was loaded.
+// excluded returns the cpus that jobs do not get. The text was checked when it was loaded.
 func excluded(cfg *config.File) kernfs.IDSet {
 	exclude, _ := kernfs.ParseIDSet(cfg.Cpuset.ExcludeCPUs)
 	return exclude
 }
 
-// examineTopology finds which cpus and how much memory there are for jobs.
+// examineTopology reports the cpus and the memory available to jobs.
 func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
 	node, err := topology.Scan(roots)
 	if err != nil {
@@ -141,7 +141,7 @@ func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
 	left := node.Online.Minus(excluded(cfg))
 	cpus := ok("cpus", fmt.Sprintf("%s (NUMA nodes: %d, threads of a core: %d); for jobs: %s",
 		node.Online, len(node.NUMA), node.Threads, left))
-	if left.IsEmpty() { // PBS is told of none then, with [cpuset] or without
+	if left.IsEmpty() { // then PBS is told that there are none, with [cpuset] or without
 		cpus = blocking("cpus", fmt.Sprintf("%s, and all of them are in exclude_cpus", node.Online),
 			"leave cpus for jobs in exclude_cpus of [cpuset]")
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// examineOpenPBS finds what pbs_mom of this host has: the hook, as the server sent it to
-// mom_priv/hooks, and pbs_python. There is no finding on a host without pbs_mom, or if nobody but
-// root may read its folder. hooks are the daemon's.
+// examineOpenPBS examines the pbs_mom of this host: the hook, as the server sent it to
+// mom_priv/hooks, and pbs_python. It reports nothing on a host without pbs_mom, or if only root may
+// read its folder. hooks are the daemon's.
 func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 	home, err := n.Settings.File.OpenPBS.MoMHome()
 	if err != nil {
@@ -49,8 +49,8 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 	return append(findings, examinePython(filepath.Join(pbs.Exec(pbs.Conf(string(conf))), "bin"), n.StandIn)...)
 }
 
-// examineShim compares the script of our hook with this program, and what it calls with the socket.
-// name is "" where pbs_mom has no hook of ours.
+// examineShim compares the script of our hook with this program, and the program and socket that
+// the script uses. name is "" if pbs_mom does not have our hook.
 func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
 	if name == "" {
 		return impossible("PBS hook", "none of hookhost's in "+string(dir)+": pbs_mom does not call hookhost",
@@ -82,8 +82,8 @@ func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
 	return ok(what, fmt.Sprintf("%s, calls %s", path, socket))
 }
 
-// examineResource finds whether the server has diag_messages, by what it has told this node of its
-// custom resources. A resource that is there is no finding.
+// examineResource reports whether the server has diag_messages, from the custom resources that it
+// has sent to this node. If the resource exists, there is no finding.
 func examineResource(dir openpbs.MoMHooks) []Finding {
 	const what = "PBS resource " + momhook.DiagMessages
 	text, err := os.ReadFile(dir.Resources())
@@ -97,8 +97,8 @@ func examineResource(dir openpbs.MoMHooks) []Finding {
 		"is neither in qstat nor in accounting", "hookhost openpbs install, on the PBS server's host")}
 }
 
-// examinePython finds which program answers for hooks' events. PBS's own, which is what there is
-// everywhere, is no finding. program is the stand-in of this hookhost, there or not.
+// examinePython reports which program answers hooks' events. PBS's own program, the usual one, is
+// not a finding. program is the stand-in of this hookhost, which may not exist.
 func examinePython(dir, program string) []Finding {
 	if _, err := os.Stat(program); err != nil {
 		program = ""

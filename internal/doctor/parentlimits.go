@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// examineParent finds what all jobs together may have, by the configuration and by the kernel.
+// examineParent reports the limits of all jobs together, in the configuration and in the kernel.
 func (k *kernel) examineParent() Finding {
 	const what = "limits of all jobs"
 	node, err := topology.Scan(k.roots)

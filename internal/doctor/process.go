@@ -14,17 +14,17 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// rights are what the daemon may do where one runs, else what this process may.
+// rights are the daemon's permissions if one runs, else those of this process.
 type rights struct {
 	uid          int    // of this process
-	daemon       int    // the daemon's pid; 0 where the rest is of this process
+	daemon       int    // the daemon's pid; 0 if the other fields describe this process
 	capabilities uint64 // CapEff of /proc/PID/status
 	known        bool   // capabilities were read
 	limitedAS    bool   // RLIMIT_AS is not unlimited
 }
 
-// readRights reads the rights of the daemon, else of this process. A daemon in another pid
-// namespace is none: its pid is nobody's here, or somebody else's.
+// readRights reads the rights of the daemon, else of this process. It ignores a daemon in another
+// pid namespace, whose pid here is unused or belongs to another process.
 func readRights(proc procfs.FS, daemon int) rights {
 	r := rights{uid: os.Geteuid()}
 	p, err := proc.Self()
@@ -37,7 +37,7 @@ func readRights(proc procfs.FS, daemon int) rights {
 			p, r.daemon = d, daemon
 		}
 	}
-	if limits, err := p.Limits(); err == nil { // the soft limit, which the hard one is not below
+	if limits, err := p.Limits(); err == nil { // the soft limit, because the hard one is never lower
 		r.limitedAS = limits.AddressSpace != math.MaxUint64
 	}
 	if status, err := p.NewStatus(); err == nil {
@@ -48,16 +48,16 @@ func readRights(proc procfs.FS, daemon int) rights {
 
 func (r rights) has(capability int) bool { return r.capabilities&(1<<capability) != 0 }
 
-// lostRlimits is what prlimit(2) refuses without CAP_SYS_RESOURCE: to raise a hard limit, and any
-// change of a process that has other ids than the caller. At execjob_launch the program of pbs_mom
-// is still root's, and pbs_mom has set RLIMIT_AS to pvmem (openpbs src/resmom/linux/mom_mach.c,
-// mom_set_limits).
+// lostRlimits describes what prlimit(2) refuses without CAP_SYS_RESOURCE: to raise a hard limit,
+// and any change to a process with other ids than the caller's. At execjob_launch the program of
+// pbs_mom still runs as root, and pbs_mom has set RLIMIT_AS to pvmem (openpbs
+// src/resmom/linux/mom_mach.c, mom_set_limits).
 const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
 	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"
 
 const lostUsers = "hookhost run -u does not work"
 
-// capabilities(7) that hookhost uses, and what is lost without one.
+// The capabilities(7) that hookhost uses, and what is lost without each.
 var capabilities = []struct {
 	bit    int
 	name   string
@@ -75,7 +75,7 @@ var capabilities = []struct {
 	{unix.CAP_SYSLOG, "CAP_SYSLOG", false, "reports of OOM kills may not name the process"},
 }
 
-// examine finds which capabilities are missing.
+// examine reports which capabilities are missing.
 func (r rights) examine() []Finding {
 	user := ok("user", "root")
 	if r.uid != 0 {
@@ -108,10 +108,10 @@ func (r rights) examine() []Finding {
 	return findings
 }
 
-// examineRlimits finds what becomes of the resource limits of jobs without CAP_SYS_RESOURCE: see
-// lostRlimits. There is no finding if nothing configured is lost.
+// examineRlimits reports the effects on jobs' resource limits without CAP_SYS_RESOURCE: see
+// lostRlimits. It reports nothing if nothing configured is lost.
 //
-// RLIMIT_AS is to be unlimited if vmem is enforced (memsw). A limit that is so already is not set.
+// If vmem is enforced (memsw), RLIMIT_AS must be unlimited. If it already is, it is not set.
 func (r rights) examineRlimits(cfg *config.File, memsw bool) []Finding {
 	if r.uid != 0 || !r.known || r.has(unix.CAP_SYS_RESOURCE) {
 		return nil
@@ -139,7 +139,7 @@ func (r rights) examineRlimits(cfg *config.File, memsw bool) []Finding {
 	return nil
 }
 
-// probePidfd returns the kernel's answer to pidfd_open(2), nil where it has the call.
+// probePidfd returns the kernel's answer to pidfd_open(2), or nil if the call exists.
 func probePidfd() error {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err == nil {

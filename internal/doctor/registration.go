@@ -13,24 +13,24 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// registered is our hook as it is registered at the server.
+// registered is our hook as registered at the server.
 type registered struct{ *openpbs.Hook }
 
-// examineAttributes finds attributes of our enabled hook with which not all works, and what follows
-// from each. hooks are those of the daemon: none where it does not run.
+// examineAttributes reports attributes of our enabled hook that restrict hookhost, and the
+// consequences of each. hooks are the daemon's: none if it does not run.
 func (n *Node) examineAttributes(h *openpbs.Hook, hooks []api.HookInfo) []Finding {
 	r := registered{h}
 	return slices.Concat(r.events(), r.waiting(hooks), r.user(), r.alarm(n.slowestHook()), r.freq(n.Settings.File),
 		r.failAction())
 }
 
-// slowestHook returns which of this node's hooks may take longest at an event.
+// slowestHook returns the hook of this node with the longest alarm.
 func (n *Node) slowestHook() (name string, alarm time.Duration) {
 	r, err := n.Hooks()
 	if err != nil {
 		return "", 0
 	}
-	hooks, _ := r.List() // examineHooks has what cannot be read
+	hooks, _ := r.List() // examineHooks reports hooks that cannot be read
 	for _, h := range hooks {
 		if a := time.Duration(h.Alarm) * time.Second; h.Enabled && h.Fault == "" && a > alarm {
 			name, alarm = h.Name, a
@@ -41,12 +41,12 @@ func (n *Node) slowestHook() (name string, alarm time.Duration) {
 
 func (r registered) what(attribute string) string { return "PBS hook " + r.Name + " " + attribute }
 
-// qmgr is the command that mends an attribute.
+// qmgr returns the command that fixes an attribute.
 func (r registered) qmgr(assignment string) string {
 	return "on the PBS server's host: qmgr -c 'set hook " + r.Name + " " + assignment + "'"
 }
 
-// withoutEvent says what does not happen where MoM does not call the hook at an event that hookhost
+// withoutEvent says what does not happen if MoM does not call the hook at an event that hookhost
 // needs.
 var withoutEvent = map[string]string{
 	"execjob_begin": "a job gets its cgroup at its launch only, " +
@@ -67,8 +67,8 @@ var withoutEvent = map[string]string{
 	"execjob_preresume":   "a frozen job is not thawed when it is resumed",
 }
 
-// events finds events at which the hook is not called, as in the registration of an older version,
-// and events of the server's.
+// events reports events at which the hook is not called, as in the registration of an older
+// version, and events of the server.
 func (r registered) events() []Finding {
 	what := r.what("event")
 	if r.Attributes["event"] == "" {
@@ -101,7 +101,7 @@ func (r registered) events() []Finding {
 	return findings
 }
 
-// waiting finds hooks that wait for an event which PBS does not send. events has those that
+// waiting reports hooks that wait for an event which PBS does not send. events reports those that
 // hookhost itself needs.
 func (r registered) waiting(hooks []api.HookInfo) []Finding {
 	called := strings.Split(r.Attributes["event"], ",")
@@ -121,12 +121,12 @@ func (r registered) waiting(hooks []api.HookInfo) []Finding {
 	return findings
 }
 
-// ownersEvents are those at which user counts (run_hook in mom_hook_func.c, USER_MOM_EVENTS in
-// hook.h).
+// ownersEvents are the events for which the attribute user matters (run_hook in mom_hook_func.c,
+// USER_MOM_EVENTS in hook.h).
 var ownersEvents = []string{"execjob_prologue", "execjob_epilogue", "execjob_preterm"}
 
-// user finds a hook of pbsuser's. MoM runs it as the job's owner at ownersEvents, and the daemon
-// takes events from root only.
+// user reports a hook registered with user=pbsuser. MoM runs it as the job's owner at ownersEvents,
+// and the daemon accepts events only from root.
 func (r registered) user() []Finding {
 	called := strings.Split(r.Attributes["event"], ",")
 	at := slices.DeleteFunc(called, func(e string) bool { return !slices.Contains(ownersEvents, e) })
@@ -144,9 +144,9 @@ func (r registered) user() []Finding {
 	return []Finding{f}
 }
 
-// alarm compares the time that MoM gives the hook with the longest that one of the node's own may
-// take, which is called slowest. A later answer counts as a failed daemon, and a hook that hangs is
-// found out too late.
+// alarm compares the time that MoM gives the hook with the longest alarm of the node's own hooks,
+// which is called slowest. A later answer counts as a failed daemon, and a hook that hangs is
+// noticed too late.
 func (r registered) alarm(slowest string, needs time.Duration) []Finding {
 	n, err := strconv.Atoi(r.Attributes["alarm"])
 	within := pbs.AnswerWithin(time.Duration(n) * time.Second)
@@ -164,8 +164,8 @@ func (r registered) alarm(slowest string, needs time.Duration) []Finding {
 		r.qmgr("alarm = "+strconv.Itoa(enough)))}
 }
 
-// freq compares freq with mom_margin. The walltime that qalter has given a running job comes with
-// exechost_periodic and with no other event.
+// freq compares freq with mom_margin. If qalter changes the walltime of a running job, only
+// exechost_periodic brings the new value.
 func (r registered) freq(cfg *config.File) []Finding {
 	n, err := strconv.Atoi(r.Attributes["freq"])
 	margin, freq := time.Duration(cfg.Walltime.MoMMargin), time.Duration(n)*time.Second
@@ -181,7 +181,7 @@ func (r registered) freq(cfg *config.File) []Finding {
 		n, briefly(cfg.Walltime.MoMMargin)), advice)}
 }
 
-// failAction is the site's to choose: said, and not called wrong.
+// failAction is the site's choice: reported, but not as a problem.
 func (r registered) failAction() []Finding {
 	action, usual := r.Attributes["fail_action"], openpbs.Default().FailAction
 	if slices.Contains(strings.Split(action, ","), usual) {

@@ -10,14 +10,14 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// examineSettings finds single settings that are made and that this node cannot do. A setting that
-// it can do, or that has its default, is no finding.
+// examineSettings reports individual settings that this node cannot carry out. A setting that it
+// can carry out, or that has its default, is not a finding.
 func (k *kernel) examineSettings() []Finding {
 	return slices.Concat(k.examineEnabled(), k.examineHigh(), k.examineDevices(), k.examineFlags(),
 		k.examineSoftLimit(), k.examineCgswap())
 }
 
-// examineEnabled finds which of enable_controllers the v2 tree cannot pass down.
+// examineEnabled reports which of enable_controllers the v2 tree cannot delegate.
 func (k *kernel) examineEnabled() []Finding {
 	there := k.words("cgroup.controllers")
 	var missing []string
@@ -54,7 +54,7 @@ func (k *kernel) examineHigh() []Finding {
 	return nil
 }
 
-// examineFlags finds flags of cpuset that are set and that cgroup v2 does not have.
+// examineFlags reports flags of cpuset that are set but do not exist on cgroup v2.
 func (k *kernel) examineFlags() []Finding {
 	c := k.cfg.Cpuset
 	if !c.Enabled || !k.tree.Has("cpuset") {
@@ -84,7 +84,7 @@ func (k *kernel) examineCgswap() []Finding {
 		"set enabled = true in [memsw]")}
 }
 
-// examineSoftLimit finds what becomes of soft_limit = true.
+// examineSoftLimit reports the effect of soft_limit = true.
 func (k *kernel) examineSoftLimit() []Finding {
 	const what = "soft_limit"
 	switch {
@@ -93,7 +93,7 @@ func (k *kernel) examineSoftLimit() []Finding {
 	case !k.cfg.Memory.Enabled:
 		return []Finding{degraded(what, "soft_limit in [memory] has no effect: [memory] is not enabled",
 			"set enabled = true in [memory]")}
-	case !k.tree.Has("memory"): // said of the controller
+	case !k.tree.Has("memory"): // reported for the controller
 		return nil
 	}
 	yes := "mem is a job's soft limit, vmem its limit"
@@ -109,8 +109,8 @@ func (k *kernel) examineSoftLimit() []Finding {
 	return []Finding{f}
 }
 
-// examineDevices finds the devices of [io] max. The hook does not start where one is not what it
-// says. The kernel refuses the limits of a job on a device that is not there (blkg_conf_open_bdev).
+// examineDevices reports the devices of [io] max. The hook does not start if one does not match its
+// description. The kernel refuses limits of a job on a missing device (blkg_conf_open_bdev).
 func (k *kernel) examineDevices() []Finding {
 	if !k.cfg.IO.Enabled {
 		return nil
@@ -134,8 +134,8 @@ func (k *kernel) examineDevices() []Finding {
 		"name whole disks of this node in max of [io] (lsblk -d), or set enabled = false in [io]")}
 }
 
-// examineDevice returns the numbers of the device of a setting, MAJOR:MINOR. examineDevice fails if
-// that is no whole disk of this node, as far as /sys shows any.
+// examineDevice returns the numbers of the device of a setting, MAJOR:MINOR. It fails unless that
+// is a whole disk of this node, as far as /sys shows any.
 func (k *kernel) examineDevice(setting string) (number string, err error) {
 	m, err := config.ParseIOMax(setting)
 	if err == nil && m.Path != "" {

@@ -17,24 +17,23 @@ import (
 // volume is the file system of the state directory.
 type volume struct {
 	dir      string // the directory
-	made     bool   // it is there
-	foreign  error  // others than root can put files into it
+	made     bool   // it exists
+	foreign  error  // users other than root can write files into it
 	kind     int64  // f_type of statfs(2)
 	readOnly bool
 	free     int64 // bytes
 	noInodes bool
-	lock     error // of flock
+	lock     error // error of flock
 }
 
-// The least room in the state directory with which files can be written, and where to begin to
-// worry.
+// The minimum room in the state directory for writing files, and the threshold for a warning.
 const (
 	leastRoom  = 1 << 20
 	littleRoom = 64 << 20
 )
 
-// File systems over a network, and those that are gone at the next boot (linux/magic.h and the file
-// systems' own headers).
+// Network file systems, and those that do not outlive a boot (linux/magic.h and the file systems'
+// own headers).
 var (
 	remote = map[int64]string{
 		0x6969: "NFS", 0xff534d42: "CIFS", 0xfe534d42: "SMB", 0x517b: "SMB", 0x0bd00bd0: "Lustre",
@@ -52,7 +51,7 @@ func examineState(dir string) Finding {
 	return v.examine()
 }
 
-// readVolume asks the file system of the directory, or of what of its path is there.
+// readVolume queries the file system of the directory, or of the existing part of its path.
 func readVolume(dir string) (v volume, err error) {
 	v = volume{dir: dir, made: true}
 	path := dir

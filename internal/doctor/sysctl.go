@@ -2,12 +2,12 @@ package doctor
 
 import "strings"
 
-// examineUnprotected finds what the kernel lets jobs do outside of their bounds, and what stops it:
-// "Not protected" in docs/security.md.
+// examineUnprotected reports what the kernel lets jobs do beyond their limits, and how to prevent
+// it: "Not protected" in docs/security.md.
 func (k *kernel) examineUnprotected() []Finding {
 	off := func(name string) bool { return k.sysctl(name) == "0" }
 	var findings []Finding
-	// A sysctl since Linux 6.6. Users poll since 5.11.
+	// The sysctl exists since Linux 6.6. Users can poll since 5.11.
 	if disabled := k.sysctl("kernel/io_uring_disabled"); k.since(5, 11) && disabled != "1" && disabled != "2" {
 		findings = append(findings, degraded("io_uring",
 			"a job's polling threads (SQPOLL) may run on cpus that are not the job's",
@@ -26,7 +26,7 @@ func (k *kernel) examineUnprotected() []Finding {
 	return findings
 }
 
-// sysctl returns the value of a file of /proc/sys, "" where the kernel has none.
+// sysctl returns the value of a file of /proc/sys, or "" if the kernel does not have it.
 func (k *kernel) sysctl(name string) string {
 	b, err := k.roots.Proc.ReadFile("sys/" + name)
 	if err != nil {

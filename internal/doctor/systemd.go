@@ -10,17 +10,17 @@ import (
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// unit is the parent of all jobs as systemd has it.
+// unit is the parent of all jobs as systemd sees it.
 type unit struct {
 	mode    string // cgroup.systemd
 	name    string
 	running bool // systemd is the first process
 	version int
-	err     error // why it did not say its version
-	active  bool  // the unit is
-	made    bool  // the unit's cgroup is there
-	// delegated: systemd has marked the unit's cgroup as somebody else's (trusted.delegate, systemd
-	// 236).
+	err     error // why its version is unknown
+	active  bool  // the unit is active
+	made    bool  // the unit's cgroup exists
+	// delegated means that systemd has marked the unit's cgroup as delegated (trusted.delegate,
+	// systemd 236).
 	delegated bool
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// examineVntype finds the vntype where one is known or a condition asks for it.
+// examineVntype reports the vntype if one is known or a condition depends on it.
 func (n *Node) examineVntype() []Finding {
 	const what = "vntype"
 	asked := slices.ContainsFunc(n.Settings.File.Conditions(), config.Condition.OnVntype)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// examineWalltime finds which time limits are in force, and whether cpu time can be counted.
+// examineWalltime reports which time limits are in force, and whether cpu time can be counted.
 func (k *kernel) examineWalltime() []Finding {
 	const what, cput = "walltime", "cput"
 	w := k.cfg.Walltime
@@ -42,7 +42,7 @@ func limitsOf(w config.Walltime) string {
 		asked, warnings, briefly(w.Grace), briefly(w.MoMMargin))
 }
 
-// briefly writes a duration without its zeros: 5m, not 5m0s.
+// briefly formats a duration without its zeros: 5m, not 5m0s.
 func briefly(d config.Duration) string {
 	text := time.Duration(d).String()
 	if strings.HasSuffix(text, "m0s") {

@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// Version is a version of a file. The zero value is that of a file that is not there.
+// Version is a version of a file. The zero value means that the file does not exist.
 type Version struct {
 	Path    string
 	Inode   uint64
@@ -23,7 +23,7 @@ type Version struct {
 	Changed int64 // ctime: the text, the owner or the mode; nanoseconds since 1970
 }
 
-// VersionOf returns the version of a file that is there now.
+// VersionOf returns the current version of a file.
 func VersionOf(path string) Version {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -40,17 +40,17 @@ func versionFrom(path string, info fs.FileInfo) Version {
 	return v
 }
 
-// Sent is the configuration that PBS has sent to this node, as MoM has it beside the script.
+// Sent is the configuration that PBS has sent to this node, which MoM stores beside the script.
 type Sent struct {
 	Dir     string  // of MoM's hooks; "" if nothing says where MoM has its home
-	There   bool    // this user could look into Dir
+	There   bool    // this user could read Dir
 	Version Version // zero if hookhost's hook has no configuration
 
 	text []byte
-	err  error // why the text cannot be had
+	err  error // why the text cannot be read
 }
 
-// readSent reads what the MoM has that o names.
+// readSent reads the configuration from the MoM that o names.
 func readSent(o *config.OpenPBS) Sent {
 	home, err := o.MoMHome()
 	if err != nil {
@@ -70,9 +70,9 @@ func readSent(o *config.OpenPBS) Sent {
 	return s
 }
 
-// readTrusted reads a file that root alone may write, in a folder that root alone may write. The
-// folders above are MoM's own. A file that is empty, or longer than MoM writes at once, may not be
-// whole and is an error.
+// readTrusted reads a file that only root can write, in a folder that only root can write. The
+// folders above it are MoM's. A file that is empty, or longer than MoM writes at once, may be
+// incomplete and is an error.
 func readTrusted(path string) ([]byte, Version, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func readTrusted(path string) ([]byte, Version, error) {
 	return b, v, nil
 }
 
-// isRoots reports whether a file is root's, or this user's, and nobody else may write it.
+// isRoots reports whether a file belongs to root or this user, and nobody else may write it.
 func isRoots(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (s.Uid == 0 || s.Uid == uint32(os.Geteuid())) && info.Mode().Perm()&0o022 == 0

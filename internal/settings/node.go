@@ -5,7 +5,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Here returns what the conditions of a configuration are resolved by on this host.
+// Here returns the values on this host that the conditions of a configuration are evaluated for.
 func Here(openpbs *config.OpenPBS) (config.Here, error) {
 	name, err := pbs.HostName()
 	if err != nil {
@@ -15,7 +15,7 @@ func Here(openpbs *config.OpenPBS) (config.Here, error) {
 	return config.Here{Host: name, Vntype: vntype.Name}, err
 }
 
-// Node returns this host's name in exec_vnode. MoM's default is the host name.
+// Node returns this host's name in exec_vnode. MoM's default is the hostname.
 func Node(f *config.File) (string, error) {
 	if f.Host.Node != "" {
 		return f.Host.Node, nil

@@ -1,5 +1,5 @@
-// Package settings makes the configuration of a node: what PBS has sent to it, and above that the
-// node's own file.
+// Package settings determines the configuration of a node: the text that PBS has sent and the
+// node's own file, which takes precedence.
 package settings
 
 import (
@@ -18,32 +18,32 @@ import (
 
 // Source says where a node's configuration is read from.
 type Source struct {
-	File  string // the node's own, there or not
-	State string // the state directory, which has a copy of PBS's configuration in force
+	File  string // the node's own file, which may not exist
+	State string // the state directory, with a copy of PBS's configuration in force
 }
 
-// Settings is the configuration of this node and what it was made of.
+// Settings is the configuration of this node and its sources.
 type Settings struct {
 	File    *config.File
 	PBS     Sent
-	InForce []byte // what of PBS's is in File; nil for nothing
-	Refused error  // why that is not what PBS has sent last
+	InForce []byte // the text from PBS that is part of File; nil for none
+	Refused error  // why File does not use the last text from PBS
 
-	fallback     *config.File // the configuration with the text of PBS's that was in force
+	fallback     *config.File // the configuration with the text from PBS that was in force
 	fallbackText []byte       // that text; nil for none
 }
 
 // Mistake is an error of the person who wrote the configuration.
 type Mistake struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the mistake.
 func (m Mistake) Unwrap() error { return m.error }
 
-// maxOwn is more than any node's own configuration has.
+// maxOwn is larger than any node's own configuration.
 const maxOwn = 4 << 20
 
-// readOwn reads the node's own configuration, which names programs and paths. Root believes a file
-// only if others can neither write nor replace it.
+// readOwn reads the node's own configuration, which names programs and paths. Root trusts a file
+// only if other users can neither write nor replace it.
 func readOwn(path string) ([]byte, error) {
 	if !IsRoot() {
 		return os.ReadFile(path)
@@ -70,9 +70,9 @@ func IsRoot() bool {
 	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// Read reads the configuration. The node's own file must be there, or else is the defaults. A
-// configuration of PBS's that does not hold leaves the one before in force: see Refused. The error
-// for the node's own file is a Mistake.
+// Read reads the configuration. If the node's own file is missing, the defaults apply, or Read
+// fails if must is set. If PBS's configuration is invalid, the previous one stays in force: see
+// Refused. The error for the node's own file is a Mistake.
 func (s Source) Read(must bool) (Settings, error) {
 	own, err := config.ReadLayer(s.File, must, readOwn)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s Source) Read(must bool) (Settings, error) {
 	}
 	fallback := read
 	if before, err := nodestate.Dir(s.State).Configuration(); err == nil && before != nil {
-		_ = fallback.over(here, before, own) // one that does not hold any more is none
+		_ = fallback.over(here, before, own) // if it is no longer valid, there is no fallback
 	}
 	read.fallback, read.fallbackText = fallback.File, fallback.InForce
 	if read.Refused = read.PBS.err; read.Refused == nil {
@@ -114,7 +114,7 @@ func (s Source) Read(must bool) (Settings, error) {
 	return read, nil
 }
 
-// over puts the node's own layer over what PBS has sent.
+// over merges the node's own layer over the text that PBS has sent.
 func (s *Settings) over(here config.Here, sent []byte, own []config.Layer) error {
 	base := config.Layer{Name: s.PBS.Version.Path, Text: sent}
 	if err := config.CheckSent(sent); err != nil {
@@ -128,9 +128,9 @@ func (s *Settings) over(here config.Here, sent []byte, own []config.Layer) error
 	return nil
 }
 
-// Stay leaves the configuration before PBS's last one in force if jobs live, and the last one has
-// another prefix or mount of cgroups. A daemon that starts would not find these jobs. live counts
-// the recorded jobs of a prefix, which this process has not locked yet.
+// Stay keeps the previous configuration in force if jobs live and PBS's last one has another prefix
+// or mount of cgroups. Otherwise a daemon that starts would not find these jobs. live counts the
+// recorded jobs of a prefix, which this process has not locked yet.
 func (s *Settings) Stay(live func(prefix string) (int, error)) error {
 	if s.InForce == nil || s.Refused != nil {
 		return nil

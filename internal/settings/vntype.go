@@ -9,15 +9,15 @@ import (
 	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
-// Vntype is resources_available.vntype of this host's natural vnode, and the file that has it.
+// Vntype is resources_available.vntype of this host's natural vnode, and the file that contains it.
 type Vntype struct {
 	Name  string           // "" if none is known
 	File  nodestate.Vntype // "" if pbs_mom has no home here
-	There bool             // the file is
-	shut  bool             // others than root may not read it
+	There bool             // the file exists
+	shut  bool             // only root may read it
 }
 
-// ReadVntype reads the vntype. A file that is not there, or that this user may not read, is no
+// ReadVntype reads the vntype. A file that is missing, or that this user may not read, is not an
 // error.
 func ReadVntype(cfg *config.OpenPBS) (Vntype, error) {
 	home, err := cfg.MoMHome()
@@ -55,7 +55,7 @@ func (v Vntype) String() string {
 	return fmt.Sprintf("none: there is no %s", v.File)
 }
 
-// Advice says how the node gets a vntype; "" if that is not known.
+// Advice says how the node can get a vntype; "" if that is unknown.
 func (v Vntype) Advice() string {
 	if v.File == "" || v.shut {
 		return ""
