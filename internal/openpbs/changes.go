@@ -12,15 +12,16 @@ import (
 // The verbs. Each is followed by as many fields as verbFields says.
 const (
 	// LEVEL TEXT: a line for MoM's log; levels error, warning, debug. Level "job ID" makes the line
-	// one about that job, which tracejob finds. Level "set ATTRIBUTE" is no line: the attribute of
-	// event.job becomes TEXT, a number. A shim older than the daemon takes both for debug.
+	// belong to that job, so tracejob finds it. Level "set ATTRIBUTE" is not a log line: it sets
+	// the attribute of event.job to TEXT, a number. A shim older than the daemon treats both as
+	// debug.
 	verbLog      = "log"
 	verbUsed     = "used"     // JOB NAME TYPE VALUE: resources_used of event.job (JOB is "") or of a job of job_list
 	verbVnode    = "vnode"    // VNODE ATTRIBUTE RESOURCE TYPE VALUE: RESOURCE is "" for an attribute that is not a list
 	verbOffline  = "offline"  // VNODE TEXT: offline_by_mom, TEXT added to the comment
 	verbOnline   = "online"   // VNODE TEXT: undoes offline of that TEXT
 	verbProgname = "progname" // PATH
-	verbArgv     = "argv"     // the arguments are those of the arg that follow
+	verbArgv     = "argv"     // the arguments are in the following arg verbs
 	verbArg      = "arg"      // TEXT
 	verbSetenv   = "setenv"   // NAME VALUE
 	verbUnsetenv = "unsetenv" // NAME
@@ -30,7 +31,7 @@ const (
 	verbRestart  = "restart" // the scheduler's cycle
 	verbAccept   = "accept"
 	verbReject   = "reject" // MESSAGE
-	verbAsk      = "ask"    // state and comment of the vnodes, then the event once more
+	verbAsk      = "ask"    // state and comment of the vnodes, then the event again
 )
 
 const (
@@ -44,18 +45,18 @@ type Change struct {
 	Fields []string
 }
 
-// Changes is what the shim is to do, in this order: log, used, the verbs of vnodes, progname, argv
+// Changes is what the shim has to do, in this order: log, used, the verbs of vnodes, progname, argv
 // and its arg. setenv, unsetenv, hold, rerun or delete, restart, and accept or reject follow.
 // Changes of one verb are sorted by name.
 type Changes struct {
 	List []Change
 }
 
-// Ask returns the verb ask alone. The shim is to ask the server for state and comment of the host's
-// vnodes, and to post the event anew.
+// Ask returns only the verb ask. It makes the shim ask the server for state and comment of the
+// host's vnodes, and send the event again.
 func Ask() *Changes { return &Changes{List: []Change{{Verb: verbAsk}}} }
 
-// add appends a verb. A NUL byte, which a field cannot hold, is left out.
+// add appends a verb. It drops NUL bytes, which a field cannot hold.
 func (c *Changes) add(verb string, fields ...string) {
 	for i := range fields {
 		fields[i] = strings.ReplaceAll(fields[i], "\x00", "")
@@ -64,15 +65,15 @@ func (c *Changes) add(verb string, fields ...string) {
 }
 
 const (
-	jobLevel = "job " // begins the level of a line about a job
-	setLevel = "set " // begins that of an attribute of event.job
+	jobLevel = "job " // level prefix of a line about a job
+	setLevel = "set " // level prefix for an attribute of event.job
 )
 
 // LogJob is Log for a line about a job.
 func (c *Changes) LogJob(id, text string) { c.Log(jobLevel+id, text) }
 
-// Log puts a line for MoM's log (level error, warning or debug) behind the log lines that are there
-// and before all else.
+// Log adds a line for MoM's log (level error, warning or debug) after the existing log lines and
+// before everything else.
 func (c *Changes) Log(level, text string) {
 	at := slices.IndexFunc(c.List, func(change Change) bool { return change.Verb != verbLog })
 	if at < 0 {
@@ -81,13 +82,13 @@ func (c *Changes) Log(level, text string) {
 	c.List = slices.Insert(c.List, at, Change{Verb: verbLog, Fields: []string{level, oneLine(text)}})
 }
 
-// has reports whether c holds one of the verbs.
+// has reports whether c contains one of the verbs.
 func (c *Changes) has(verbs ...string) bool {
 	return slices.ContainsFunc(c.List, func(change Change) bool { return slices.Contains(verbs, change.Verb) })
 }
 
-// Fields encodes c for the shim: hookhost/1, then each verb with its fields, then end, each ended
-// by a NUL byte.
+// Fields encodes c for the shim: hookhost/1, then each verb with its fields, then end. A NUL byte
+// follows each of them.
 func (c *Changes) Fields() []byte {
 	var b bytes.Buffer
 	field := func(text string) {
@@ -105,12 +106,12 @@ func (c *Changes) Fields() []byte {
 	return b.Bytes()
 }
 
-// maxLine bounds what becomes a line of MoM's: its buffer for a reject's message has 3172 bytes
+// maxLine bounds a line for MoM: its buffer for a reject's message has 3172 bytes
 // (src/include/hook.h).
 const maxLine = 2048
 
-// oneLine is text as it can stand in a line of OUT or of a log. A rune that does not print becomes
-// a blank, and a byte that is not UTF-8 U+FFFD.
+// oneLine makes text fit for a line of OUT or of a log. A rune that does not print becomes a blank,
+// and a byte that is not UTF-8 becomes U+FFFD.
 func oneLine(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {

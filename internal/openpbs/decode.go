@@ -12,33 +12,33 @@ import (
 )
 
 // Decode reads the input file that MoM writes for a hook (src/resmom/mom_hook_func.c, run_hook). A
-// caller may have put lines behind it: state and comment of vnodes. Every error is one line of
-// KindJob.
+// caller may have appended lines: state and comment of vnodes. Every error is one line of KindJob.
 //
-// The file is text without escapes. Much of it is a user's: the job's name, account, paths, texts
+// The file is text without escapes. Users control much of it: the job's name, account, paths, texts
 // in Resource_List and select, Variable_List, and at launch program, arguments and environment. All
-// of these may hold newlines, so a user can add lines that look like MoM's. A user cannot take away
-// a line of MoM's, nor change the order in which MoM writes. This tells lines apart:
+// of these may contain newlines, so a user can add lines that look like MoM's. A user can neither
+// remove a line of MoM nor change the order in which MoM writes. These rules tell the lines apart:
 //
-//   - id: outside of launch the first one is MoM's, as no text of a user's is before it. At launch
-//     program, arguments and environment are; a file that has two ids is refused.
-//   - Attributes of a job stand in MoM's order. An event that sets up is refused if one stands
-//     behind a later one, if one is said twice in different words, or if a line of another kind is
-//     among them. The refusal names the line, and the value in which it stands.
-//   - An event that ends a job is carried out in any case: a user must not be able to keep what is
-//     left of a job. An attribute that is said twice is left out, and after a line of another kind
-//     among those of the job there is no vnode_list.
-//   - The last lines are MoM's: of type, alarm, hook_name and the host's name the last one counts.
-//     state and comment of a vnode are read behind them only.
-//   - In exechost_periodic, vnode_list stands before the first job. The lines of a job stand
-//     together and in order. A job of which they do not, or that says an attribute twice, is there
-//     by its id alone, whoever named it.
+//   - id: outside of launch the first one is MoM's, because no user text precedes it. At launch,
+//     program, arguments and environment do; a file with two ids is refused.
+//   - Attributes of a job are in MoM's order. An event that sets up is refused if an attribute
+//     follows a later one, is repeated with a different value, or is mixed with lines of another
+//     kind. The refusal names the line, and the value that contains it.
+//   - An event that ends a job is carried out in any case: a user must not be able to prevent the
+//     clean-up of a job. A repeated attribute is left out. After a line of another kind among those
+//     of the job, vnode_list is ignored.
+//   - The last lines are MoM's: for type, alarm, hook_name and the host's name the last one counts.
+//     state and comment of a vnode are read only after them.
+//   - In exechost_periodic, vnode_list precedes the first job. The lines of a job are together and
+//     in order. If they are not, or an attribute is repeated, only the job's id is used, no matter
+//     who wrote it.
 //
-// A line remains that is in order, and that MoM does not write for this job. Behind Output_Path and
-// within Resource_List it would be an entry of Resource_List: hooks get only entries that bound the
-// job, and what schedselect asks for. MoM says exec_vnode, schedselect, euser and egroup of every
-// job, so they cannot be added. The others are the user's own to say (Account_Name), or tell of
-// processes that are the user's own anyway (session_id, Exit_status, _msmom on a sister).
+// One kind of forged line remains: it is in order, and MoM writes no such line for this job. After
+// Output_Path and within Resource_List it would be an entry of Resource_List. Therefore hooks get
+// only entries that limit the job, and those that schedselect requests. MoM writes exec_vnode,
+// schedselect, euser and egroup for every job, so they cannot be added. The others are the user's
+// own choice (Account_Name), or concern processes that belong to the user anyway (session_id,
+// Exit_status, _msmom on a sister).
 func Decode(in []byte) (*Event, error) {
 	e, err := decode(in)
 	if err != nil {
@@ -70,7 +70,8 @@ func decode(in []byte) (*Event, error) {
 	return e, nil
 }
 
-// decoder is the text of an input file in three parts: body, footer, and what a caller has added.
+// decoder holds the text of an input file in three parts: body, footer, and the lines that a caller
+// added.
 type decoder struct {
 	text        string
 	lines       []line
@@ -79,7 +80,8 @@ type decoder struct {
 
 func (d *decoder) value(l line) string { return d.text[l.from:l.to] }
 
-// footer reads what MoM writes last, of all events alike, and finds where it begins and ends.
+// footer reads what MoM writes last, in the same way for all events, and finds its beginning and
+// end.
 func (d *decoder) footer() (*Event, error) {
 	last := map[string]int{}
 	for i, l := range d.lines {
@@ -184,8 +186,8 @@ func (d *decoder) jobEvent(e *Event) error {
 	return nil
 }
 
-// momList ends the names of the lists of hosts of a job that may fail on some (failed_mom_list):
-// they stand behind vnode_list.
+// momList is the suffix of the lists of a job's hosts, some of which may fail (failed_mom_list).
+// They follow vnode_list.
 const momList = "_mom_list"
 
 func (d *decoder) attach(e *Event, lines []line) error {
@@ -245,8 +247,8 @@ func (d *decoder) hostEvent(e *Event) {
 	}
 }
 
-// holder names what a line says, for a message on the lines behind it; behind Variable_List with
-// the last variable.
+// holder names the content of a line, for a message about the following lines. After Variable_List
+// it names the last variable.
 func (d *decoder) holder(l line) string {
 	text := oneLine(l.String())
 	if l.object != "job" || l.name != variableList {
@@ -259,8 +261,8 @@ func (d *decoder) holder(l line) string {
 	return text
 }
 
-// vnodes reads MoM's vnode_list and what a caller has added to it. The last of two contradicting
-// lines counts: in an event of a job it is MoM's.
+// vnodes reads MoM's vnode_list and the additions of a caller. Of two contradictory lines the last
+// one counts: in an event of a job it is MoM's.
 func (d *decoder) vnodes(lines []line) map[string]*hostapi.Vnode {
 	var all map[string]*hostapi.Vnode
 	vnode := func(name string) *hostapi.Vnode {

@@ -8,10 +8,10 @@ type variable struct {
 	raw         string // as MoM wrote it
 }
 
-// parseEnv reads an environment as MoM writes it into IN: variables with commas between them. A
-// comma or backslash of a value stands behind a backslash (src/lib/Libattr/attr_func.c,
-// env_array_to_str). Names are not escaped there, so a name that holds a comma is read as two
-// variables, by MoM as well as here.
+// parseEnv reads an environment as MoM writes it into IN: variables separated by commas. A comma or
+// backslash of a value is preceded by a backslash (src/lib/Libattr/attr_func.c, env_array_to_str).
+// Names are not escaped there, so a name with a comma is read as two variables, by MoM as well as
+// here.
 func parseEnv(text string) []variable {
 	var all []variable
 	for start, i := 0, 0; start < len(text); i++ {
@@ -53,17 +53,16 @@ func newVariable(name, value string) variable {
 	return variable{name: name, value: value, raw: name + "=" + escaper.Replace(value)}
 }
 
-// passes reports whether MoM reads a variable from OUT as it is. MoM does not read a name that
-// holds what separates variables. The comma behind an escaped backslash is the end of the variable
-// for MoM, as strtok_quoted looks back two bytes only. So no value with \, can be written.
+// passes reports whether MoM reads a variable from OUT unchanged. MoM does not read a name that
+// contains a separator. After an escaped backslash, MoM takes a comma for the end of the variable,
+// because strtok_quoted looks back only two bytes. So no value with \, can be written.
 func (v variable) passes() bool {
 	return v.name != "" && !strings.ContainsAny(v.name, "=,\\\x00") && strings.IndexByte(v.value, 0) < 0 &&
 		!strings.Contains(v.value, `\,`)
 }
 
-// changedEnv returns env with what c sets and unsets. Variables that nobody touches stay where and
-// as they are, byte for byte. New ones come last. A changed variable that is there twice is left
-// once.
+// changedEnv returns env with the variables that c sets and unsets. Other variables keep their
+// place and every byte. New ones come last. A changed variable that occurs twice is kept only once.
 func changedEnv(env []variable, c *Changes) []variable {
 	set := map[string]string{}
 	gone := map[string]bool{}
@@ -105,9 +104,9 @@ func changedEnv(env []variable, c *Changes) []variable {
 	return all
 }
 
-// formatEnv writes an environment for OUT, without the quotes around it. MoM ends the value at a
-// line that ends with triple quotes. The last quote of such a line in a variable gets a backslash,
-// which MoM takes away again.
+// formatEnv formats an environment for OUT, without the quotes around it. MoM ends the value at a
+// line that ends with triple quotes. If a variable has such a line, a backslash before the last
+// quote prevents that. MoM removes the backslash again.
 func formatEnv(env []variable) string {
 	var b strings.Builder
 	for i, v := range env {

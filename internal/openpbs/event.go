@@ -12,21 +12,21 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// Event is one event of pbs_mom as its input file tells it.
+// Event is one event of pbs_mom, read from its input file.
 type Event struct {
 	Request *hostapi.Request // PID is set for attach only; for launch its caller knows it
-	Hook    string           // the name by which our hook is registered: pbs.event().hook_name
-	Alarm   time.Duration    // when MoM kills the hook, counted from its start; 0 when the event does not say
-	Unasked []string         // of Resource_List: schedselect does not ask for these, and hooks are not told
+	Hook    string           // the name of our hook in PBS: pbs.event().hook_name
+	Alarm   time.Duration    // when MoM kills the hook, counted from its start; 0 if the event does not say
+	Unasked []string         // of Resource_List: schedselect does not request these, so hooks do not get them
 
-	// Launch only, as MoM said it: bytes that are no UTF-8 are still there, and argv has the
+	// Launch only, exactly from MoM: bytes that are not UTF-8 are kept, and argv includes the
 	// program's name.
 	progname string
 	argv     []string
 	env      []variable
 }
 
-// Name is the event in messages.
+// Name is the event's name in messages.
 func (e *Event) Name() string {
 	if e.Request.Job == nil {
 		return string(e.Request.Event)
@@ -34,17 +34,18 @@ func (e *Event) Name() string {
 	return fmt.Sprintf("%s of job %s", e.Request.Event, e.Request.Job.ID)
 }
 
-// Refusable reports whether MoM takes no for an answer, so that an event that could not be carried
-// out is rejected. A rejected execjob_preterm would keep a job alive.
+// Refusable reports whether MoM accepts a reject, so that an event that failed is rejected. A
+// rejected execjob_preterm would keep a job alive.
 func (e *Event) Refusable() bool {
 	return e.Request.Event.StopsAtReject() && e.Request.Event != hostapi.EventPreterm
 }
 
-// Owed reports whether the event says what has become of a job. The event is carried out however
-// late it is read: MoM sends it once. MoM wants the answer of the others, and has gone on without.
+// Owed reports whether the event says what has happened to a job. Such an event is carried out
+// however late it is read, because MoM sends it only once. For the others MoM needs the answer, and
+// has continued without it.
 func (e *Event) Owed() bool { return e.Request.Event.ForJob() && !e.Refusable() }
 
-// Becomes says what becomes of an event whose answer nobody waits for any more (host.JudgePBS).
+// Becomes says what happens to an event whose caller no longer waits (host.JudgePBS).
 func (e *Event) Becomes() string {
 	switch event := e.Request.Event; {
 	case event == hostapi.EventBegin || event == hostapi.EventPreresume:
@@ -55,15 +56,15 @@ func (e *Event) Becomes() string {
 	return "it goes on"
 }
 
-// MaxInput bounds an event in any form, in bytes. A job's whole environment fits in it many times.
+// MaxInput bounds an event in any form, in bytes. It is many times the size of a job's environment.
 const MaxInput = 8 << 20
 
-// IsInput tells by its first bytes whether b is an input file of MoM (Decode), and not JSON.
+// IsInput reports, from the first bytes, whether b is an input file of MoM (Decode) and not JSON.
 func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
 
 // setsUp reports whether a reject of the event costs no more than a start, an attach or a resize.
-// Such an event is refused when its text contradicts itself. An event that ends a job or looks at
-// the host is carried out with what is certain.
+// Such an event is refused if its text contradicts itself. An event that ends a job or concerns the
+// host is carried out with the parts that are certain.
 func setsUp(e hostapi.Event) bool {
 	switch e {
 	case hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize,
@@ -73,8 +74,8 @@ func setsUp(e hostapi.Event) bool {
 	return false
 }
 
-// ownVnodes are those of a job's vnode_list that this host has: those that are named after it, and
-// those that the job has here. MoM lists what the job has on other hosts, too
+// ownVnodes returns those of a job's vnode_list that belong to this host. They are named after it,
+// or the job has them here. MoM also lists the job's vnodes on other hosts
 // (src/resmom/mom_hook_func.c, vnl_add_vnode_entries).
 func ownVnodes(list map[string]*hostapi.Vnode, req *hostapi.Request) map[string]*hostapi.Vnode {
 	var here []pbs.VnodeChunk
@@ -89,7 +90,7 @@ func ownVnodes(list map[string]*hostapi.Vnode, req *hostapi.Request) map[string]
 	return list
 }
 
-// ownVnodes names this host's vnodes that the event has, and the natural vnode.
+// ownVnodes returns the names of this host's vnodes in the event, and of the natural vnode.
 func (e *Event) ownVnodes() []string {
 	node := e.Request.Node
 	if node == "" {
@@ -105,5 +106,5 @@ func (e *Event) ownVnodes() []string {
 	return names
 }
 
-// valid is text as hooks get it: JSON carries UTF-8 only.
+// valid returns text as hooks get it: JSON holds only UTF-8.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -10,8 +10,8 @@ import (
 )
 
 // DecodeForm reads an event in either of its forms: JSON (docs/events.md), or an input file of
-// pbs_mom's hook. The first bytes say which one it is. DecodeForm returns the keys of JSON that it
-// ignored, and fails for a form of another event.
+// pbs_mom's hook. The first bytes show which one it is. It returns the JSON keys that it ignored,
+// and fails for an input file of another event.
 func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignored []string, err error) {
 	b, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
 	if err != nil {
@@ -34,7 +34,7 @@ func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignore
 	return e.Request, nil, nil
 }
 
-// CheckRequest finds values that PBS itself would never have sent.
+// CheckRequest rejects values that PBS itself would never have sent.
 func CheckRequest(req *hostapi.Request) error {
 	if err := CheckResourceList(req); err != nil {
 		return err
@@ -42,7 +42,7 @@ func CheckRequest(req *hostapi.Request) error {
 	return CheckExecVnode(req)
 }
 
-// CheckResourceList finds values in Resource_List that are none. The job's user has written them.
+// CheckResourceList rejects invalid values in Resource_List, which the job's user wrote.
 func CheckResourceList(req *hostapi.Request) error {
 	if req.Job == nil {
 		return nil
@@ -53,7 +53,7 @@ func CheckResourceList(req *hostapi.Request) error {
 	return nil
 }
 
-// CheckExecVnode finds an exec_vnode that is none. PBS has written it.
+// CheckExecVnode rejects an invalid exec_vnode, which PBS wrote.
 func CheckExecVnode(req *hostapi.Request) error {
 	if req.Job == nil || req.Job.ExecVnode == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// The attributes of a job that are of use here (src/lib/Libattr/master_job_attr_def.xml,
+// The attributes of a job that are used here (src/lib/Libattr/master_job_attr_def.xml,
 // src/resmom/mom_hook_func.c).
 const (
 	attrResourceList  = "Resource_List"
@@ -18,18 +18,18 @@ const (
 	variableList      = "Variable_List"
 )
 
-// jobAttributes are those attributes in the order in which MoM writes them (JOB_ATR_... in
-// src/include/job.h), and what run_hook adds behind them.
+// jobAttributes lists these attributes in the order in which MoM writes them (JOB_ATR_... in
+// src/include/job.h), followed by those that run_hook adds.
 var jobAttributes = []string{"Job_Name", attrResourcesUsed, "queue", "server", "Account_Name",
 	"exec_host2", "exec_vnode", "Join_Path", attrResourceList, attrSchedselect, "session_id", "euser", "egroup",
 	"run_count", "job_kill_delay", "Exit_status", "project", "run_version", "_msmom", "_stdout_file", "_stderr_file"}
 
-// attributes are those of one job. Neither value of an attribute that is said twice in different
-// words is believed.
+// attributes holds the attributes of one job. If an attribute occurs twice with different values,
+// neither is used.
 type attributes struct {
 	values map[attribute]string
 	twice  map[attribute]bool
-	last   int // the place in jobAttributes of the one that is furthest behind
+	last   int // the largest index in jobAttributes so far
 }
 
 type attribute struct{ name, resource string }
@@ -45,8 +45,8 @@ func newAttributes() *attributes {
 	return &attributes{values: map[attribute]string{}, twice: map[attribute]bool{}}
 }
 
-// add takes over what a line says, and reports whether MoM may have written the line behind those
-// that were added before it.
+// add adds the content of a line. It reports whether MoM may have written the line after those that
+// were added before.
 func (a *attributes) add(name, resource, value string) (inOrder bool) {
 	at := slices.Index(jobAttributes, name)
 	if at < 0 || (resource != "") != (name == attrResourceList || name == attrResourcesUsed) {
@@ -64,8 +64,8 @@ func (a *attributes) add(name, resource, value string) (inOrder bool) {
 	return inOrder
 }
 
-// contradiction names an attribute that is said twice; "" when there is none. MoM's measurements so
-// far (resources_used) decide nothing.
+// contradiction returns the name of an attribute that occurs twice, or "". It ignores MoM's
+// measurements (resources_used), which decide nothing.
 func (a *attributes) contradiction() string {
 	var names []string
 	for key := range a.twice {
@@ -79,8 +79,8 @@ func (a *attributes) contradiction() string {
 	return slices.Min(names)
 }
 
-// job is what the attributes say. A number that is none, and a name that no user has, are as if not
-// said.
+// job returns the job with these attributes. An invalid number, and a name without a user, count as
+// missing.
 func (a *attributes) job(id string) *hostapi.Job {
 	text := func(name string) string { return valid(a.values[attribute{name: name}]) }
 	job := &hostapi.Job{

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// launch reads what stands before the job, which begins at end. All of it is the user's, and a line
-// counts where it is due only. progname is due first, then argv[0], argv[1] and so on, then env up
-// to the end. Everything else belongs to the value before it.
+// launch reads what precedes the job, which begins at end. The user controls all of it, and a line
+// counts only where it is expected. progname comes first, then argv[0], argv[1] and so on, then env
+// up to the end. Everything else belongs to the preceding value.
 func (d *decoder) launch(e *Event, lines []line, end int) error {
 	var due []line
 	next := 0 // the index of the next argument
@@ -59,7 +59,7 @@ func (d *decoder) setLaunch(e *Event, due []line, end int) error {
 	return nil
 }
 
-// setLaunch takes over what MoM is about to start. MoM's argv has the program's name, hostapi's has
+// setLaunch sets what MoM is about to start. MoM's argv includes the program's name; hostapi's does
 // not.
 func (e *Event) setLaunch(progname string, argv []string, env []variable) {
 	e.progname, e.argv, e.env = progname, argv, env

@@ -2,7 +2,7 @@ package openpbs
 
 import "strings"
 
-// line is one thing that an input file says: OBJECT.NAME[RESOURCE]=VALUE.
+// line is one statement in an input file: OBJECT.NAME[RESOURCE]=VALUE.
 type line struct {
 	object   string // "event", "job", "job_list", "vnode_list", "vnode_list_fail", "node" (the host's name)
 	of       string // the job or the vnode of a list
@@ -12,7 +12,7 @@ type line struct {
 	from, to int // its value there; a value may hold newlines
 }
 
-// String is what stands before the line's value, without the name of a job or a vnode.
+// String returns the text before the line's value, without the name of a job or a vnode.
 func (l line) String() string {
 	text := eventPrefix
 	switch l.object {
@@ -30,13 +30,13 @@ const (
 	nodePrefix  = "pbs.get_local_nodename()="
 )
 
-// scan splits an input file. scan returns nil when text does not begin with a line.
+// scan splits an input file. It returns nil if text does not begin with a line.
 //
-// MoM writes values as they are, newlines too. Only env and, in events of a job, Variable_List
-// stand in triple quotes, which a value may hold itself. So a line without the form of MoM's lines
-// belongs to the value before it. A line with that form always counts as a line, quotes or not. All
-// that MoM wrote is then among the lines. A line that a user smuggled in shows as a second line
-// with the same key, or in a place where MoM has none.
+// MoM writes values unchanged, including newlines. Only env and, in events of a job, Variable_List
+// are in triple quotes, which a value may contain itself. So a line that does not have the form of
+// MoM's lines belongs to the preceding value. A line with that form always counts as a line, quotes
+// or not. So everything that MoM wrote is among the lines. A line that a user smuggled in appears
+// as a second line with the same key, or in a place where MoM has none.
 func scan(text string) []line {
 	var lines []line
 	for at := 0; at < len(text); {
@@ -57,7 +57,7 @@ func scan(text string) []line {
 	return lines
 }
 
-// parseKey reads what stands before the value of a line and says where the value begins.
+// parseKey reads the part of a line before its value and returns where the value begins.
 func parseKey(text string) (l line, from int, ok bool) {
 	if strings.HasPrefix(text, nodePrefix) {
 		return line{object: "node"}, len(nodePrefix), true

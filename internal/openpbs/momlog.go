@@ -16,21 +16,21 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// HostTotal is what a job used on one of its hosts, as that host's pbs_mom told the mother
-// superior's when the job ended. MoM adds the totals up for the server.
+// HostTotal is what a job used on one of its hosts. That host's pbs_mom reported it to the mother
+// superior when the job ended. MoM adds up the totals for the server.
 type HostTotal struct {
 	Host string        // as MoM knows it
 	CPUT time.Duration // whole seconds
 	Mem  pbs.Size
 }
 
-// Totals are those that MoM has logged of one run of a job, in the log's order.
+// Totals are the totals that MoM has logged for one run of a job, in the log's order.
 //
-// The log is the one place that has them. No event and no file of the job does. qstat would have
-// the sums alone, and a resource by host would stand in each record of accounting.
+// The log is the only source. No event and no file of the job has them. qstat would have only the
+// sums, and a resource by host would be in each accounting record.
 type Totals []HostTotal
 
-// Of returns what MoM has logged last of a host, with or without its domain.
+// Of returns the last total that MoM logged for a host, with or without its domain.
 func (t Totals) Of(host string) (HostTotal, bool) {
 	for _, total := range slices.Backward(t) {
 		if pbs.SameHost(total.Host, host) {
@@ -44,9 +44,9 @@ func (t Totals) Of(host string) (HostTotal, bool) {
 // hundred bytes for each host.
 const logTail = 4 << 20
 
-// ReadTotals reads the log of the pbs_mom with that home, a job's mother superior's, right after
-// the job's end: mom_logs/YYYYMMDD, a file for each day. Lines of before begun are an earlier run's
-// and do not count. An absent log has no totals.
+// ReadTotals reads the log of the pbs_mom with that home, a job's mother superior, right after the
+// job's end: mom_logs/YYYYMMDD, a file for each day. Lines from before begun belong to an earlier
+// run and are ignored. A missing log has no totals.
 func ReadTotals(home, job string, begun time.Time) (Totals, error) {
 	if !filepath.IsAbs(home) {
 		return nil, fmt.Errorf("read the log of pbs_mom: its home is not known: %q", home)
@@ -83,15 +83,15 @@ func tail(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
 }
 
-// parseTotals returns what a mother superior's log says of a job's hosts. Lines of before since do
-// not count. The log is in since's time zone. Other lines are passed over.
+// parseTotals returns what a mother superior's log says about a job's hosts. It ignores lines from
+// before since, and other lines. The log is in since's time zone.
 //
-// The last of several about a host is MoM's. A user can have MoM log any line before: a newline in
-// stageout is logged as it is.
+// If several lines are about a host, the last one is MoM's. A user can make MoM log any line before
+// that: a newline in stageout is logged unchanged.
 //
 // MoM writes a line for each host right before the job's epilogue, at level PBSEVENT_DEBUG2
-// (openpbs src/resmom/catch_child.c, scan_for_exiting). The mother superior's own line is older
-// than her hooks' epilogue.
+// (openpbs src/resmom/catch_child.c, scan_for_exiting). The mother superior's own line predates its
+// hooks' epilogue.
 func parseTotals(log []byte, job string, since time.Time) Totals {
 	const timeLayout = "01/02/2006 15:04:05"
 	about := []byte(";Job;" + job + ";")

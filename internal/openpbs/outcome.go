@@ -19,7 +19,7 @@ const (
 
 const systemHold = " (system hold set)"
 
-// allowed is what PBS lets a hook change in an event (docs of pbs.event();
+// allowed says what PBS lets a hook change in an event (docs of pbs.event();
 // src/lib/Libpython/pbs_python_svr_internal.c).
 type allowed struct {
 	used   bool // resources_used of event.job
@@ -28,7 +28,7 @@ type allowed struct {
 	launch bool // progname, argv, env
 	action bool // rerun, delete, Hold_Types
 
-	restart bool // the scheduler's cycle: fail_action of these events alone (pbs_hook_attributes(7B))
+	restart bool // the scheduler's cycle: only in these events, for fail_action (pbs_hook_attributes(7B))
 }
 
 func allowedIn(e hostapi.Event) allowed {
@@ -46,18 +46,18 @@ func allowedIn(e hostapi.Event) allowed {
 		restart: e == hostapi.EventBegin || e == hostapi.EventPrologue}
 }
 
-// Changes returns what the hooks' merged outcome changes in e, so far as PBS lets a hook change it
-// in that event. A change that PBS does not let is left out and named in one log line of level
-// debug. Changes that hooks mean for the host alone are left out silently. These are resources_used
-// in attach and resize, the environment in attach, and in exechost_periodic resources_used of jobs
+// Changes returns the changes to e in the hooks' merged outcome, as far as PBS lets a hook make
+// them in that event. A change that PBS does not allow is left out and named in one log line of
+// level debug. Changes meant only for the host are left out silently. These are resources_used in
+// attach and resize, the environment in attach, and in exechost_periodic resources_used of jobs
 // that are not in its list.
 //
-// walltime and ncpus are never among resources_used, as MoM counts them itself. A walltime that a
-// hook sets would stop MoM's clock and so the job's limit. A custom resource that the server does
+// walltime and ncpus are never among resources_used, because MoM counts them itself. A walltime set
+// by a hook would stop MoM's clock and so the job's limit. A custom resource that the server does
 // not know (custom) is left out of resources_used, and named in the same log line. At
-// exechost_startup the server is given diag_messages, which it then makes. MoM's log has what goes
-// there, such as an OOM kill, once as well. The result depends on the arguments only, and is in the
-// order that Changes has.
+// exechost_startup the server gets diag_messages, and then creates that resource. Its contents,
+// such as an OOM kill, are also logged once in MoM's log. The result depends only on the arguments,
+// and is in the order of Changes.
 func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	if out == nil {
 		out = &hostapi.Outcome{}
@@ -106,7 +106,7 @@ func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 }
 
 // Failed returns the answer to an event that could not be carried out: accept, or reject with
-// message. text goes to MoM's log at level (error, warning, debug; "" logs nothing) first. A
+// message. text goes first to MoM's log at level (error, warning, debug; "" logs nothing). A
 // rejected begin, prologue or launch is rerun.
 func (e *Event) Failed(level, text string, reject bool, message string) *Changes {
 	c := &Changes{}
@@ -125,9 +125,9 @@ func (e *Event) Failed(level, text string, reject bool, message string) *Changes
 	return c
 }
 
-// Late returns the answer to an event that is not over when its time is. begin, prologue, launch,
-// attach, resize and preresume are rejected with text, and the first three rerun. All others are
-// accepted. text goes to MoM's log as an error.
+// Late returns the answer to an event that is not over in time. begin, prologue, launch, attach,
+// resize and preresume are rejected with text, and the first three rerun. All others are accepted.
+// text goes to MoM's log as an error.
 func (e *Event) Late(text string) *Changes {
 	return e.Failed("error", text, setsUp(e.Request.Event), text)
 }
@@ -159,8 +159,8 @@ func (e *Event) addVerdict(c *Changes, reject bool, message string, action hosta
 	}
 }
 
-// addLaunch adds what a hook changes in the program that MoM is about to start, and returns what it
-// cannot.
+// addLaunch adds a hook's changes to the program that MoM is about to start, and returns those that
+// it cannot make.
 func (e *Event) addLaunch(c *Changes, out *hostapi.Outcome) (dropped []string) {
 	if out.Progname != nil {
 		c.add(verbProgname, *out.Progname)
@@ -189,8 +189,8 @@ func (e *Event) addLaunch(c *Changes, out *hostapi.Outcome) (dropped []string) {
 	return dropped
 }
 
-// newArgv returns the arguments as MoM takes them, with the program's name first. A program that
-// was named by its path goes on to be.
+// newArgv returns the arguments for MoM, with the program's name first. If that was the program's
+// path, it stays the path.
 func (e *Event) newArgv(out *hostapi.Outcome) (argv []string, changed bool) {
 	switch {
 	case out.Argv == nil && (out.Progname == nil || len(e.argv) == 0):

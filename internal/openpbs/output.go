@@ -7,16 +7,16 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Output returns the text of MoM's output file that carries c out, as pbs_python writes it
+// Output returns the text of MoM's output file that carries out c, as pbs_python writes it
 // (src/tools/pbs_python.c) and MoM reads it (src/resmom/mom_hook_func.c, get_hook_results). The
-// result is false when c holds what only the pbs module can do. Such are vnode, offline, online,
-// hold, restart, ask, and a log line of level error or warning. The result is also false when a
-// program or an argument cannot be written so that MoM reads it.
+// result is false if c contains something that only the pbs module can do. These are vnode,
+// offline, online, hold, restart, ask, and a log line of level error or warning. The result is also
+// false if a program or an argument cannot be written so that MoM reads it.
 //
-// A launch's program, arguments and environment are written whether c changes them or not: MoM
-// takes those of OUT for the new ones. MoM's environment comes back byte for byte, but for a value
-// with a backslash before a comma. MoM's reader (strtok_quoted) splits that, whichever hook writes
-// it.
+// A launch's program, arguments and environment are written whether c changes them or not, because
+// MoM replaces its own with those of OUT. MoM's environment comes back byte for byte, except for a
+// value with a backslash before a comma. MoM's reader (strtok_quoted) splits such a value,
+// whichever hook writes it.
 func (e *Event) Output(c *Changes) ([]byte, bool) {
 	if c.has(verbVnode, verbOffline, verbOnline, verbHold, verbRestart, verbAsk) {
 		return nil, false
@@ -133,14 +133,13 @@ func (o *output) launch(e *Event, c *Changes) bool {
 	return true
 }
 
-// endsAtOnce reports whether MoM takes the quotes that begin a value for those that end it: where
-// nothing but quotes is in its first line.
+// endsAtOnce reports whether MoM takes the quotes that begin a value for those that end it. That
+// happens if its first line contains nothing but quotes.
 func endsAtOnce(value string) bool {
 	return strings.HasPrefix(strings.TrimLeft(value, `"`), "\n")
 }
 
-// value writes a text that may hold anything: in triple quotes where MoM would otherwise lose a
-// part of it.
+// value writes any text, in triple quotes if MoM would otherwise lose a part of it.
 func (o *output) value(key, value string) bool {
 	plain := !strings.Contains(value, "\n") && !strings.HasPrefix(value, quotes) && !strings.HasSuffix(value, quotes) &&
 		(value == "" || strings.IndexByte(" \t\v\f\r", value[0]) < 0)

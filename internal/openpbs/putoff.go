@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A job whose place is held by another is sent again at once a few times, as the other's end is
-// mostly near. After that it waits between two tries.
+// A job whose place is taken by another is sent again at once a few times, because the other's end
+// is usually near. After that it waits between two tries.
 const (
 	sentAtOnce = 10
 	putOffFor  = 30 * time.Second
 )
 
-// PutOff adds to the changes of a begin that was rejected because others hold the job's place. The
+// PutOff extends the changes of a begin that was rejected because other jobs occupy the place. The
 // server counts each run when it sends the job, and holds the job at the 21st
 // (src/server/req_runjob.c, svr_strtjob2, check_failed_attempts). This run is not counted. From the
-// 11th on the job also waits for half a minute, in state W, as after a failed stage-in.
+// 11th run on, the job also waits for half a minute, in state W, as after a failed stage-in.
 //
-// A subjob cannot wait: the server takes an array for finished when all subjobs that are left wait.
-// So its runs are counted from the 11th on. A PBS without run_version lets nobody lower run_count
+// A subjob cannot wait: if all remaining subjobs wait, the server considers the array finished. So
+// its runs are counted from the 11th on. A PBS without run_version lets nobody lower run_count
 // (src/resmom/mom_hook_func.c, get_hook_results).
 func (e *Event) PutOff(c *Changes, now time.Time) {
 	job := e.Request.Job

@@ -2,23 +2,23 @@ package openpbs
 
 import "strings"
 
-// builtIn are resources of PBS's own that a job can have used
+// builtIn are PBS's own resources that a job can have used
 // (src/lib/Libattr/master_resc_def_all.xml).
 var builtIn = map[string]bool{
 	"cpupercent": true, "cput": true, "energy": true, "file": true, "mem": true, "ncpus": true,
 	"pcput": true, "pmem": true, "pvmem": true, "vmem": true, "walltime": true,
 }
 
-// DiagMessages is the custom resource that has what went wrong in a job: a JSON object, by host.
+// DiagMessages is the custom resource for a job's problems: a JSON object, by host.
 const DiagMessages = "diag_messages"
 
-// Custom are the custom resources that a server knows, by name. The server takes no resources_used
-// of a job at all where MoM sends it one that it does not know (src/server/req_jobobit.c).
+// Custom are the custom resources that a server knows, by name. If MoM sends one that the server
+// does not know, the server rejects all resources_used of the job (src/server/req_jobobit.c).
 type Custom map[string]bool
 
 // ParseResourcedef reads mom_priv/hooks/resourcedef, which the server sends to each MoM whenever a
-// custom resource is made or deleted. Each resource has a line "NAME type=TYPE flag=FLAGS"
-// (src/server/setup_resc.c). Other lines, and comments, are passed over.
+// custom resource is created or deleted. Each resource has a line "NAME type=TYPE flag=FLAGS"
+// (src/server/setup_resc.c). Other lines, and comments, are ignored.
 func ParseResourcedef(text []byte) Custom {
 	custom := Custom{}
 	for line := range strings.Lines(string(text)) {
@@ -30,5 +30,5 @@ func ParseResourcedef(text []byte) Custom {
 	return custom
 }
 
-// Knows reports whether the server takes resources_used.NAME of a job.
+// Knows reports whether the server accepts resources_used.NAME of a job.
 func (c Custom) Knows(name string) bool { return builtIn[name] || c[name] }

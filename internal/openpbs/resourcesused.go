@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// addUsed adds what the event's jobs have used, and returns what it cannot.
+// addUsed adds the usage of the event's jobs, and returns what it cannot add.
 func (e *Event) addUsed(c *Changes, out *hostapi.Outcome, custom Custom) (dropped []string) {
 	may := allowedIn(e.Request.Event)
 	unknown := map[string]bool{}
@@ -40,7 +40,7 @@ func (e *Event) addUsed(c *Changes, out *hostapi.Outcome, custom Custom) (droppe
 	return dropped
 }
 
-// used is what the jobs of the event have used, by their ids; event.job is "".
+// used returns the usage of the event's jobs by their ids; event.job is "".
 func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Resources {
 	all := map[string]hostapi.Resources{}
 	add := func(id string, job *hostapi.Job, used hostapi.Resources, diag string) {
@@ -74,9 +74,9 @@ func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Res
 	return all
 }
 
-// logDiag adds a line for MoM's log of each job in which something went wrong that MoM does not
-// know yet. MoM never learns it where the server has no diag_messages. Then exechost_periodic,
-// which would repeat the line, has none.
+// logDiag adds a line to MoM's log for each job with a problem that MoM does not know yet. If the
+// server has no diag_messages, MoM never learns it. Then exechost_periodic has no line, because it
+// would repeat the line each time.
 func (e *Event) logDiag(c *Changes, out *hostapi.Outcome, custom Custom) {
 	log := func(job *hostapi.Job, diag string) {
 		if job != nil && diag != "" && job.ResourcesUsed[DiagMessages] != diagOf(e.Request.Node, diag) {
@@ -96,11 +96,11 @@ func (e *Event) logDiag(c *Changes, out *hostapi.Outcome, custom Custom) {
 	}
 }
 
-// unites reports whether MoM unites what this event says of job with what other hosts have said of
-// it. The mother superior does so for strings that its own hook has set, and for no others
-// (src/resmom/mom_updates_bundle.c, encode_used). The hook has to set an empty object, as it cannot
-// know whether a sister has sent anything. A sister sends its values with each poll, and after its
-// epilogue, which is before the mother superior's.
+// unites reports whether MoM merges this event's value for job with those of other hosts. The
+// mother superior does so only for strings that its own hook has set
+// (src/resmom/mom_updates_bundle.c, encode_used). The hook has to set an empty object, because it
+// cannot know whether a sister has sent anything. A sister sends its values with each poll, and
+// after its epilogue, which precedes the mother superior's.
 func (e *Event) unites(job *hostapi.Job) bool {
 	if job == nil || !job.MotherSuperior ||
 		e.Request.Event != hostapi.EventEpilogue && e.Request.Event != hostapi.EventPeriodic {
@@ -110,9 +110,9 @@ func (e *Event) unites(job *hostapi.Job) bool {
 	return err == nil && len(hosts) > 1
 }
 
-// Incomplete adds to the answer to an epilogue that was not carried out that resources_used is what
-// MoM knew before; text is the reason. Other events are left alone, and all if the server does not
-// know the resource.
+// Incomplete extends the answer to an epilogue that was not carried out. It adds that
+// resources_used is only what MoM knew before; text is the reason. Other events stay unchanged, and
+// so do all if the server does not know the resource.
 func (e *Event) Incomplete(c *Changes, text string, custom Custom) {
 	if e.Request.Event != hostapi.EventEpilogue || !custom.Knows(DiagMessages) {
 		return
@@ -132,8 +132,8 @@ func (e *Event) Incomplete(c *Changes, text string, custom Custom) {
 	c.List = slices.Insert(c.List, max(at, 0), used)
 }
 
-// diagOf is this host's entry of diag_messages as the mother superior unites it with those of
-// others: JSON without blanks around it.
+// diagOf returns this host's entry of diag_messages, for the mother superior to merge with others:
+// JSON without blanks around it.
 func diagOf(node, diag string) string {
 	b, err := json.Marshal(map[string]string{node: oneLine(diag)})
 	if err != nil { // a map of strings

@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// The types of a resource, as the shim makes values of them.
+// The types of a resource, from which the shim makes values.
 const (
 	typeLong     = "long"
 	typeFloat    = "float"
@@ -17,8 +17,8 @@ const (
 	typeBoolean  = "boolean"
 )
 
-// resourceType is the type of a resource: PBS's own definition if there is one, and else what the
-// value looks like.
+// resourceType returns the type of a resource: from PBS's own definition if there is one, otherwise
+// from the form of the value.
 func resourceType(name, value string) string {
 	kind := pbs.Type(name)
 	switch {
@@ -45,7 +45,7 @@ func isLong(value string) bool {
 	return err == nil && !strings.HasPrefix(value, "+")
 }
 
-// isFloat leaves out what only Go takes for one: 0x1p4, Inf, 1_000.
+// isFloat excludes what only Go accepts as a float: 0x1p4, Inf, 1_000.
 func isFloat(value string) bool {
 	if strings.Trim(value, "+-.0123456789eE") != "" {
 		return false

@@ -14,13 +14,13 @@ const (
 	stateFree    = "free"
 )
 
-// cgroupComment is what the shim adds to the comment that the server has of a vnode, and takes out
-// of it.
+// cgroupComment is the text that the shim adds to the server's comment of a vnode, and removes from
+// it.
 const cgroupComment = pbs.CleanUpComment
 
-// addVnodes adds what is to become of vnodes, sorted by name, and by attribute for each. The
-// changes are what hooks publish, what they take offline or put back, and what fail_action does to
-// all vnodes of this host.
+// addVnodes adds the changes of vnodes, sorted by name, and by attribute for each. The changes are
+// what hooks publish, what they take offline or put back, and what fail_action does to all vnodes
+// of this host.
 func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	vnodes := out.Vnodes
 	if e.Request.Event == hostapi.EventStartup && !custom.Knows(DiagMessages) {
@@ -51,9 +51,9 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	}
 }
 
-// withDiagMessages has the server make diag_messages. The server makes an unknown resource of a
-// vnode, of a type that fits, and sends it to all MoMs (src/server/node_manager.c,
-// update2_to_vnode). The empty value is none to the vnode.
+// withDiagMessages makes the server create diag_messages. If a vnode has an unknown resource, the
+// server creates it with a suitable type and sends it to all MoMs (src/server/node_manager.c,
+// update2_to_vnode). The vnode does not keep the empty value.
 func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]*hostapi.Vnode {
 	var v hostapi.Vnode
 	if known := vnodes[node]; known != nil {
@@ -68,14 +68,15 @@ func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]
 	return with
 }
 
-// isVnodeName leaves out what would break a line of OUT.
+// isVnodeName rejects what would break a line of OUT.
 func isVnodeName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name,
 		func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '=' })
 }
 
 func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
-	// The shim adds our comment if the hook has none, and leaves an administrator's offline alone.
+	// The shim adds our comment if the hook has none, and does not touch an administrator's
+	// offline.
 	ours := v.State != "" && v.Comment == nil
 	switch {
 	case ours && isOffline(v.State):
@@ -97,12 +98,12 @@ func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
 	case v.State == "" || ours:
 	case isOffline(v.State):
 		c.add(verbVnode, name, "state", "", typeString, stateOffline)
-	default: // a hook can take offline away, and nothing else
+	default: // a hook can only remove offline
 		c.add(verbVnode, name, "state", "", typeString, stateFree)
 	}
 }
 
-// isOffline reports whether a state as pbsnodes spells it holds offline.
+// isOffline reports whether a state as pbsnodes spells it contains offline.
 func isOffline(state string) bool {
 	for s := range strings.SplitSeq(state, ",") {
 		if strings.TrimSpace(s) == stateOffline {
