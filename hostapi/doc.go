@@ -131,11 +131,11 @@
 //
 // # The environment of attached processes
 //
-// Each process that joins a job causes an attach. A launcher may start hundreds of them in a
-// second. So variables that depend only on the job are set once: Outcome.AttachEnv at begin and at
-// resize. The host writes them into the job's record and adds them to each attach. A resize that is
-// rejected changes nothing. A hook implements execjob_attach only for what concerns the individual
-// process.
+// Each process that is brought into a job has an execjob_attach. A launcher may start hundreds of
+// them in a second. So variables that depend only on the job are set once: Outcome.AttachEnv at
+// begin and at resize. The host writes them into the job's record and adds them to each attach. A
+// resize that is rejected changes nothing. A hook implements execjob_attach only for what concerns
+// the individual process.
 //
 // A record that was lost comes back without these variables. A hook that sets them also returns
 // them in JobUpdate.AttachEnv, at exechost_startup and exechost_periodic.

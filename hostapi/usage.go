@@ -11,7 +11,8 @@ type HostUsage struct {
 	UserSeconds   *float64 `json:"user_seconds,omitempty"`
 	SystemSeconds *float64 `json:"system_seconds,omitempty"`
 
-	// MemBytes is the peak of anonymous plus shared memory, as MemSource says.
+	// MemBytes is the peak of anonymous plus shared memory. If that was never sampled, it is the
+	// peak of the cgroup; MemSource says which.
 	MemBytes  *int64 `json:"mem_bytes,omitempty"`
 	MemSource string `json:"mem_source,omitempty"`
 	// VmemBytes is the peak of memory plus swap, page cache included, if the kernel reports it.

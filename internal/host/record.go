@@ -132,10 +132,9 @@ func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now job
 	}
 }
 
-// walltime returns the walltime that counts, given the value from a MoM. `hookhost run` leaves out
-// the suspensions that it knows of, but others may have come as events from elsewhere. The job
-// cannot have run longer than the host's own count. No more than its suspensions is subtracted,
-// whatever the clock did.
+// walltime returns the walltime that counts, given the value from a MoM. The value from `hookhost
+// run` includes suspensions, which are subtracted here. The job cannot have run longer than the
+// host's own count. But no more than its suspensions is subtracted, whatever the clock did.
 func walltime(rec *jobstate.Record, told string) string {
 	d, err := pbs.ParseDuration(told)
 	if err != nil || rec.Launched.IsZero() {

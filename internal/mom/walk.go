@@ -74,8 +74,8 @@ func (w *walk) run(ctx context.Context) error {
 	return err
 }
 
-// sayTime is how long a program's start is delayed, so that somebody can read the messages of its
-// prologue and launch.
+// sayTime bounds how long a program's start waits until the messages of its prologue and launch are
+// written.
 const sayTime = time.Second
 
 // start prepares the job and starts its program; on an error nothing of the job runs.
