@@ -59,8 +59,8 @@ func (e Event) StopsAtReject() bool {
 // event as PBS's pbs.event() holds it and returns what to do. A nil Outcome with a nil error
 // accepts.
 //
-// A hook is called for one event of a job at a time, for several jobs at once. Every method must be
-// idempotent: after a crash the host restarts the program and replays the event once.
+// A hook gets events of one job one at a time, and events of several jobs at once. Every method
+// must be idempotent: after a crash the host restarts the program and replays the event once.
 type (
 	// ExecjobBegin is called on each host of the job before any part of the job runs there. A begin
 	// is all or nothing. A hook that rejects, or answers with an error of kind job, busy or node,

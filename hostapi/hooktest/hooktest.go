@@ -1,5 +1,5 @@
-// Package hooktest runs a hook inside a test, without a process around it. The calls, the JSON on
-// the wire, the deadline, panics and the checks of an outcome are those of hookhost.
+// Package hooktest runs a hook inside a test, without a separate process. Calls, JSON, deadline,
+// panics and the checks of an outcome work as in hookhost.
 //
 //	func TestRejects(t *testing.T) {
 //		h := hooktest.New(t, newDeny, "most = 4")
@@ -32,8 +32,8 @@ type Hook struct {
 }
 
 // New makes a hook with that configuration, which may be "", on the node "node1". The hook's log
-// goes to t.Log, from level debug on. A hook that refuses its configuration or handles no event
-// fails the test; Try returns that as an error.
+// goes to t.Log, from level debug on. If the hook refuses its configuration or handles no event,
+// the test fails; Try returns that as an error.
 func New(t testing.TB, newHook func(*hostapi.Setup) (any, error), config string) *Hook {
 	t.Helper()
 	h, err := Try(t, newHook, hostapi.SetupData{Config: []byte(config)})
@@ -43,8 +43,8 @@ func New(t testing.TB, newHook func(*hostapi.Setup) (any, error), config string)
 	return h
 }
 
-// Try makes a hook as New does, from all that a host can tell it, and returns its error. An empty
-// Name, Node or LogLevel is "test", "node1" and "debug".
+// Try makes a hook as New does, from everything that a host can send it, and returns its error. An
+// empty Name, Node or LogLevel means "test", "node1" and "debug".
 func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.SetupData) (*Hook, error) {
 	t.Helper()
 	log := logrus.New()
@@ -55,7 +55,7 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 	if err != nil {
 		return nil, err
 	}
-	h := &Hook{client: raw.(*hostapi.Client), notices: make(chan notice, maxNotices)} // as Plugin says
+	h := &Hook{client: raw.(*hostapi.Client), notices: make(chan notice, maxNotices)} // the type that Plugin returns
 	for _, unset := range []struct {
 		field *string
 		value string
@@ -72,15 +72,15 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 	return h, nil
 }
 
-// Call has the hook carry out one event and returns its outcome as hookhost gets it: never nil
-// without an error. ctx's deadline is the alarm; a hook that goes on working after it holds up the
-// end of the test. req is taken as it is: an Owner that is left out has the ids of root.
+// Call makes the hook carry out one event and returns its outcome as hookhost gets it: never nil
+// without an error. ctx's deadline is the alarm; a hook that continues after it delays the end of
+// the test. req is used unchanged: an omitted Owner has the ids of root.
 func (h *Hook) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.client.Handle(ctx, req)
 }
 
-// Notice waits for the next notice that the hook has told and returns what it is about. The error
-// says that ctx ended first, or that hookhost would drop the notice.
+// Notice waits for the hook's next notice and returns its contents. The error says that ctx ended
+// first, or that hookhost would drop the notice.
 func (h *Hook) Notice(ctx context.Context) (jobID string, update *hostapi.JobUpdate, err error) {
 	select {
 	case n := <-h.notices:
@@ -90,7 +90,7 @@ func (h *Hook) Notice(ctx context.Context) (jobID string, update *hostapi.JobUpd
 	}
 }
 
-// Events returns what the hook handles, in life-cycle order.
+// Events returns the events that the hook handles, in life-cycle order.
 func (h *Hook) Events() []hostapi.Event { return h.info.Events }
 
 // connect serves p over memory until the test ends.

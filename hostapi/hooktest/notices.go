@@ -13,10 +13,10 @@ type notice struct {
 	err    error
 }
 
-// maxNotices is how many notices wait for the test. Further ones wait in the hook.
+// maxNotices is how many notices can wait for the test. Further ones wait in the hook.
 const maxNotices = 1024
 
-// listen takes the hook's notices until the test ends.
+// listen receives the hook's notices until the test ends.
 func (h *Hook) listen(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -19,7 +19,7 @@ type List struct {
 	// in alphabetical order; "-" before the name reverses that. For a table, "" means newest first.
 	Sort  string
 	Limit int // largest number of rows; 0: all
-	Width int // of the table; 0: as wide as it needs
+	Width int // of the table; 0: as wide as needed
 }
 
 // tableColumns are the columns of a table if none are named. They fit into 80 columns.

@@ -1,4 +1,4 @@
-// Package plugintest is shared by the tests of the host and of its programs: the hooks of
+// Package plugintest has helpers for the tests of the host and of its programs: the hooks of
 // testdata/hooks, their registration, a log.
 package plugintest
 
@@ -21,11 +21,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-var built string // what Programs made, to be removed
+var built string // made by Programs, to remove at the end
 
-// Programs returns the directory of the hooks of testdata/hooks, which the first call builds.
-// misbehave is there under the name of each thing that it can do wrong at its start.
-// RemovePrograms removes the directory.
+// Programs returns the directory with the hooks of testdata/hooks, which the first call builds. The
+// program misbehave is there under several names, one for each fault at its start. RemovePrograms
+// removes the directory.
 var Programs = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "hhtest-hooks-")
 	if err != nil {
@@ -49,7 +49,7 @@ var Programs = sync.OnceValue(func() string {
 	return dir
 })
 
-// RemovePrograms removes what Programs built. TestMain calls it at its end.
+// RemovePrograms removes what Programs built. TestMain calls it at the end.
 func RemovePrograms() {
 	if built != "" {
 		os.RemoveAll(built)
@@ -59,7 +59,7 @@ func RemovePrograms() {
 var sums sync.Map // checksum by program
 
 // Register writes the file of a hook to hooks.d: a program of Programs, with config as its
-// configuration in a file beside dir. A file that is there is replaced.
+// configuration in a file beside dir. It replaces an existing file.
 func Register(t testing.TB, dir, name, program, config string) {
 	t.Helper()
 	path := filepath.Join(Programs(), program)
@@ -93,8 +93,8 @@ func Register(t testing.TB, dir, name, program, config string) {
 	}
 }
 
-// Lines returns the lines of a file, as of one that misbehave writes its calls to. A file that is
-// not there has none.
+// Lines returns the lines of a file, such as the one in which misbehave records its calls. A
+// missing file has none.
 func Lines(t testing.TB, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -119,7 +119,7 @@ func Children(t testing.TB) []string {
 	return pids
 }
 
-// Eventually waits until ok is true, as for what comes from another process.
+// Eventually waits until ok is true, for example for an effect of another process.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -129,7 +129,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Log is a log in memory: JSON, one entry a line. The zero value is empty.
+// Log is a log in memory: JSON, one entry per line. The zero value is empty.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -168,7 +168,7 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Find returns the first entry whose message contains text, nil when there is none.
+// Find returns the first entry whose message contains text, or nil.
 func (l *Log) Find(text string) map[string]any {
 	for line := range strings.Lines(l.String()) {
 		var entry map[string]any

@@ -1,5 +1,5 @@
-// Package reporttest reads reports as the programs do that they are for. The package shares no code
-// with the writer.
+// Package reporttest reads reports in the way of the programs for which they are written. It shares
+// no code with the writer.
 package reporttest
 
 import (
@@ -25,8 +25,8 @@ var (
 	isDuration     = regexp.MustCompile(`^[0-9]{2,}:[0-5][0-9]:[0-5][0-9]$`)
 )
 
-// ReadAccounting reads a record by the rules of PBS's administrator's guide. A blank parts two
-// fields. A value with blanks is in quotes, double ones unless it has such itself.
+// ReadAccounting reads a record by the rules of PBS's administrator's guide. A blank separates two
+// fields. A value with blanks is in double quotes, or in single quotes if it contains double ones.
 func ReadAccounting(line string) (AccountingRecord, error) {
 	a := AccountingRecord{Fields: map[string]string{}}
 	head := accountingHead.FindStringSubmatch(line)
@@ -65,7 +65,8 @@ func ReadAccounting(line string) (AccountingRecord, error) {
 	return a, a.check()
 }
 
-// accountingOrder is that of account_jobend; resources are in alphabetical order each.
+// accountingOrder is the order in account_jobend; resources are in alphabetical order within each
+// list.
 var accountingOrder = strings.Fields(`user group account project accounting_id jobname queue resvname resvID ctime
 	qtime etime start exec_host exec_vnode Resource_List session alt_id end Exit_status resources_used eligible_time
 	run_count`)
@@ -88,7 +89,7 @@ func (a AccountingRecord) check() error {
 	return nil
 }
 
-// fieldRule returns what a value has to match, nil for text.
+// fieldRule returns the pattern for a value, or nil for text.
 func fieldRule(key string) *regexp.Regexp {
 	switch _, resource, _ := strings.Cut(key, "."); {
 	case slices.Contains(strings.Fields("ctime qtime etime start session end Exit_status run_count"), key):
