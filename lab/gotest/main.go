@@ -222,6 +222,9 @@ func (p *progress) end(e event, k *pkg) error {
 	}
 	switch {
 	case e.Action == "fail":
+		for _, unended := range k.tests { // after a panic or the timeout
+			p.printf("%s", unended)
+		}
 		p.printf("%s", text)
 	case k.begun:
 		for line := range strings.Lines(text) {

@@ -17,6 +17,8 @@ func TestProgressNamesPackagesSlowTestsAndFailures(t *testing.T) {
 {"Action":"output","Package":"b","Test":"TestTwo","Output":"two_test.go:1: wrong\n"}
 WAIT
 {"Action":"fail","Package":"b","Test":"TestTwo"}
+{"Action":"run","Package":"b","Test":"TestThree"}
+{"Action":"output","Package":"b","Test":"TestThree","Output":"panic: test timed out\n"}
 {"Action":"output","Package":"b","Output":"FAIL\tb\t0.1s\n"}
 {"Action":"fail","Package":"b"}
 {"Action":"build-output","ImportPath":"c","Output":"c.go:1: syntax error\n"}
@@ -51,6 +53,7 @@ runs	a TestOne: 10s so far
 runs	b TestTwo: 10s so far
 two_test.go:1: wrong
 fail	b TestTwo after 10s
+panic: test timed out
 FAIL	b	0.1s
 c.go:1: syntax error
 no event
@@ -58,6 +61,7 @@ pass	a TestOne after 10s
 ok  	a	11s
 `, strings.Join(printed, "\n"))
 	must.Equal(t, "log", `two_test.go:1: wrong
+panic: test timed out
 FAIL	b	0.1s
 c.go:1: syntax error
 no event
