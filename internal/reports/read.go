@@ -43,6 +43,9 @@ func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, err
 	}
 	for _, f := range slices.Backward(files) {
 		r, err := readWhole(f.path)
+		if errors.Is(err, fs.ErrNotExist) { // Drain has moved it
+			r, err = readWhole(s.path(f.Name))
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // retention has removed it meanwhile
 		case err != nil:
@@ -118,7 +121,11 @@ func (l *listing) pass(ctx context.Context, files []file) (more bool, err error)
 		var text json.RawMessage
 		var matches bool
 		err := l.store.exclusively(ctx, func() (err error) {
-			if text, err = readBare(&l.reader, f.path); err == nil {
+			text, err = readBare(&l.reader, f.path)
+			if errors.Is(err, fs.ErrNotExist) { // Drain has moved it
+				text, err = readBare(&l.reader, l.store.path(f.Name))
+			}
+			if err == nil {
 				matches, err = l.choice.matches(f.Name, text)
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -153,8 +160,12 @@ type file struct {
 	path string
 }
 
-// places returns the directories with reports.
-func (s *Store) places() []string { return []string{s.dir, s.waiting} }
+// places returns the directories with reports. Drain moves files from the first to the second, so
+// a reader in this order misses none.
+func (s *Store) places() []string { return []string{s.waiting, s.dir} }
+
+// path returns where a report is stored.
+func (s *Store) path(n Name) string { return filepath.Join(s.dir, n.day(), n.String()) }
 
 // days returns the days with reports, in order.
 func (s *Store) days() ([]string, error) {

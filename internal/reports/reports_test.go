@@ -420,3 +420,16 @@ func TestNamesSayWhatTheReportSays(t *testing.T) {
 	must.Equal(t, "", "", cmp.Diff(n, back))
 	must.Equal(t, "day", "2026-03-01", n.day())
 }
+
+// Old reports go even where no job ends and no report can be written.
+func TestDrainRemovesOldReports(t *testing.T) {
+	s := opened(t, roomy)
+	s.put(t, ended("1.srv", alice, noon, 0))
+	next := Open(s.dir, s.waiting, func() Bounds { return Bounds{Age: time.Hour, Size: 1 << 40} }, s.failed)
+	_, err := next.Drain()
+	must.NoError(t, err)
+	next.Close()
+	jobs, err := next.listed(t, Query{})
+	must.NoError(t, err)
+	must.Equal(t, "jobs", 0, len(jobs))
+}

@@ -73,7 +73,9 @@ func (s *Store) sweep(b Bounds, now time.Time) error {
 				kept = true
 				continue
 			}
-			errs = append(errs, os.Remove(path))
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another sweep may run
+				errs = append(errs, err)
+			}
 			removed = true
 		}
 		if removed && !kept { // an empty directory is about to get a file

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// maxWaiting bounds the waiting reports, which are in memory: some 30,000 jobs.
+// maxWaiting bounds the space that waiting reports take in memory: some 16,000 jobs.
 const maxWaiting = 64 << 20
 
 // WaitingError means that a report is not on disk yet: it waits in memory, until Drain moves it.
@@ -58,7 +58,7 @@ func (s *Store) Write(r *report.Report, points series.Job) (err error) {
 
 // has reports whether the named run has a report.
 func (s *Store) has(n Name) bool {
-	for _, dir := range []string{s.dir, s.waiting} {
+	for _, dir := range s.places() {
 		for _, name := range n.ofSameRun() {
 			if _, err := os.Lstat(filepath.Join(dir, name.day(), name.String())); err == nil {
 				return true
@@ -104,7 +104,7 @@ func (s *Store) wait(n Name, content []byte, cause error) error {
 	s.waitLock.Lock()
 	defer s.waitLock.Unlock()
 	names, size, err := below(s.waiting)
-	if err == nil && size+int64(len(content)) > maxWaiting {
+	if err == nil && size+onDisk(int64(len(content))) > maxWaiting {
 		err = fmt.Errorf("%s has %d bytes already", s.waiting, size)
 	}
 	if err == nil {
@@ -116,7 +116,7 @@ func (s *Store) wait(n Name, content []byte, cause error) error {
 	return &WaitingError{Path: s.waiting, First: len(names) == 0, Cause: cause}
 }
 
-// below returns the paths of the files below a directory, and their total size.
+// below returns the paths of the files below a directory, and the space that they take.
 func below(dir string) (paths []string, size int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +127,7 @@ func below(dir string) (paths []string, size int64, err error) {
 		}
 		info, err := entry.Info()
 		if err == nil {
-			paths, size = append(paths, path), size+info.Size()
+			paths, size = append(paths, path), size+onDisk(info.Size())
 		}
 		return err
 	})
@@ -135,8 +135,10 @@ func below(dir string) (paths []string, size int64, err error) {
 }
 
 // Drain moves the waiting reports to disk, and returns how many it moved. It stops at the first
-// that cannot be written, which keeps waiting with the rest.
+// that cannot be written, which keeps waiting with the rest. It also removes old reports if it is
+// time to, on a full disk and on a node where no job ends as well.
 func (s *Store) Drain() (moved int, err error) {
+	s.sweepIfDue(0)
 	s.waitLock.Lock()
 	defer s.waitLock.Unlock()
 	paths, _, err := below(s.waiting)
@@ -162,6 +164,7 @@ func (s *Store) Drain() (moved int, err error) {
 			return moved, err
 		}
 		s.written.Add(1)
+		s.sweepIfDue(int64(len(content)))
 		moved++
 	}
 	return moved, os.RemoveAll(s.waiting)
