@@ -63,7 +63,7 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 			// Without its grant, the job may hold any device.
 			return hostapi.Errorf(hostapi.KindNode, "devices of job %s: %w", o.id, err)
 		}
-		others[i].grant = g
+		others[i].grant = both(g, o.grant) // what a resize is about to add is not on the cgroup yet
 	}
 	return nil
 }

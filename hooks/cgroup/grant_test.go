@@ -696,12 +696,15 @@ func TestDeviceGivenUpIsNobodysUntilTheFilterFollows(t *testing.T) {
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "ngpus=3", "mem=64mb"))
 }
 
-// Others are given neither the devices that a job has nor those that it is to get while it is
-// resized.
+// While a job is resized, others are given neither the devices that it has nor those that it is to
+// get. That holds for a job that has given up a device before, too.
 func TestDevicesOfAResizeUnderWayAreTaken(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	n.store(gpus(4))
-	n.begin("1.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
+	n.begin("1.srv", asks("ncpus=1", "ngpus=2", "mem=64mb"))
+	_, err := n.resize("1.srv", "ncpus=1", "ngpus=1", "mem=64mb")
+	must.NoError(t, err)
+	must.NoError(t, n.granted("1.srv").Applied(n.cgroup("1.srv")))
 	told, z := n.sized("1.srv", "ncpus=1", "ngpus=3", "mem=64mb")
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ngpus requested (2) exceeds ngpus available (1)",
 		"ncpus=1", "ngpus=2")
