@@ -13,7 +13,7 @@ import (
 const (
 	reclaimFile  = "memory.reclaim" // since Linux 5.19
 	reclaimStep  = 256 << 20
-	reclaimTime  = 5 * time.Second // limits how long a job may take to give memory back
+	reclaimTime  = 5 * time.Second // for a job to give memory back
 	reclaimPause = 50 * time.Millisecond
 )
 
@@ -36,24 +36,25 @@ func (d directory) lowerMemoryMax(value string) error {
 // ErrInUse if that takes longer than reclaimTime. On kernels without memory.reclaim it does
 // nothing: they reclaim when memory.max is written.
 func (d directory) reclaimTo(limit int64) error {
-	for deadline := time.Now().Add(reclaimTime); ; time.Sleep(reclaimPause) {
+	for deadline := time.Now().Add(reclaimTime); ; {
 		current, err := d.amount(v2Memory.current)
-		if err != nil {
+		if err != nil || current <= limit {
 			return err
 		}
-		for above := current - limit; err == nil && above > 0; above -= reclaimStep {
-			err = d.Write(reclaimFile, strconv.FormatInt(min(above, reclaimStep), 10))
-		}
+		err = d.Write(reclaimFile, strconv.FormatInt(min(current-limit, reclaimStep), 10))
+		less := errors.Is(err, unix.EAGAIN) // the kernel reclaimed less
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case !errors.Is(err, unix.EAGAIN): // the kernel reclaimed less
+		case err != nil && !less:
 			return err
-		case current <= limit+setAside: // memory_max_write reclaims the rest
+		case less && current <= limit+setAside: // memory_max_write reclaims the rest
 			return nil
 		case time.Now().After(deadline):
 			return fmt.Errorf("%s: %d bytes in use, %d wanted: %w",
 				d.Path(v2Memory.current), current, limit, ErrInUse)
+		case less:
+			time.Sleep(reclaimPause)
 		}
 	}
 }
