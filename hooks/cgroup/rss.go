@@ -27,7 +27,7 @@ func (p *policy) boundsOf(a ask) bounds {
 	case !p.Memory.Enabled || p.Memory.Enforce == "cgroup":
 	case a.Mem != nil:
 		b.mem = int64(*a.Mem)
-	case p.Memory.EnforceDefault:
+	case p.Memory.EnforceDefault && !(p.Memory.ExclhostIgnoreDefault && a.exclhost):
 		b.mem = int64(p.Memory.Default)
 	}
 	return b

@@ -119,9 +119,10 @@ func TestBoundsOfResidentMemoryFollowEnforce(t *testing.T) {
 		{"both", asked, 0, gib},
 		{"rss", ask{pmem: gib}, 0, 0},
 		{"rss", ask{pmem: gib}, 5 << 20, 5 << 20},
+		{"rss", ask{pmem: gib, exclhost: true}, 5 << 20, 0},
 	} {
 		p := defaultPolicy(t)
-		p.Memory.Enforce, p.Memory.Default = tt.enforce, tt.deflt
+		p.Memory.Enforce, p.Memory.Default, p.Memory.ExclhostIgnoreDefault = tt.enforce, tt.deflt, true
 		if got, want := p.boundsOf(tt.ask), (bounds{mem: tt.mem, pmem: gib}); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.enforce, got, want)
 		}
