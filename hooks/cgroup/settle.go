@@ -9,9 +9,9 @@ import (
 )
 
 // When the hook starts, it applies what each job was granted again. That undoes an interrupted
-// resize, applies a change of [memory] enforce, and replaces limits that somebody set by hand. No
-// event waits for it, since reclaiming memory takes seconds. A job that does not give back enough
-// keeps what it has until the next start.
+// resize, applies a change of [memory] enforce, and replaces limits that somebody set by hand. The
+// start does not wait for it, since a job may take seconds to give back memory. Only the events of
+// that job wait. A job that does not give back enough keeps what it has until the next start.
 
 // settle does that for all jobs, in the background.
 func (h *hook) settle() {

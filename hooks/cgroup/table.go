@@ -74,6 +74,7 @@ func (h *hook) fill() error {
 			unread = err != nil
 		}
 		h.with(id, func(e *job) { e.cgroup, e.granted, e.unread, e.unmarked = j, &got, unread, !marked })
+		h.resized(id) // a watch that began before this has no bounds yet
 	}
 	h.filled = true
 	return nil
