@@ -14,9 +14,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// masked is the command under an umask of 077.
-func masked(cmd *exec.Cmd) *exec.Cmd {
-	cmd.Args = append([]string{"sh", "-c", `umask 077; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+// masked is the command under an umask.
+func masked(umask string, cmd *exec.Cmd) *exec.Cmd {
+	cmd.Args = append([]string{"sh", "-c", `umask ` + umask + `; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	return cmd
 }
@@ -27,14 +27,12 @@ func TestUmaskOfRootIsTheJobsAndNoMore(t *testing.T) {
 	n := newNode(t)
 	n.open()
 	const job = `umask; wc -l <"$PBS_NODEFILE"`
-	run := func() {
-		t.Helper()
-		r := n.finish(masked(n.command("run", "-u", "nobody", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", job)))
-		if r.status != 0 || r.stdout != "0077\n1\n" {
+	for _, umask := range []string{"0077", "0000"} {
+		cmd := n.command("run", "-u", "nobody", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", job)
+		if r := n.finish(masked(umask, cmd)); r.status != 0 || r.stdout != umask+"\n1\n" {
 			t.Errorf("status %d, umask and lines of PBS_NODEFILE %q", r.status, r.stdout)
 		}
 	}
-	run()
 	asked := exec.Command(filepath.Join(built, "hookhost"), "jobs")
 	asked.Env, asked.Dir = []string{"HOOKHOST_SOCKET=" + n.path("run/s"), "HOOKHOST_CONFIG=/nonexistent"}, "/"
 	asked.SysProcAttr = userOf(ownerUID)

@@ -62,10 +62,14 @@ func (w *walk) launch(s *stub, req *hostapi.Request, out *hostapi.Outcome) error
 	if err != nil {
 		return err
 	}
-	return s.become(&order{
+	o := &order{
 		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env),
-		Umask: w.spec.Umask, Credential: w.spec.Credential,
-	})
+		Umask: -1, Credential: w.spec.Credential,
+	}
+	if w.spec.Umask != nil {
+		o.Umask = *w.spec.Umask
+	}
+	return s.become(o)
 }
 
 // findProgram finds a program as a shell does: directly if it has a slash, else in the directories

@@ -3,7 +3,6 @@ package mom
 import (
 	"context"
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,7 +30,7 @@ const stubName = "hookhost-stub"
 type order struct {
 	Path       string
 	Args, Env  []string
-	Umask      *int
+	Umask      int // -1 leaves it as it is; gob would drop a pointer to 0
 	Credential *syscall.Credential
 }
 
@@ -113,7 +112,7 @@ func Become() {
 		unix.CloseOnExec(fd)
 		line := os.NewFile(uintptr(fd), "order")
 		err := obey(line)
-		if errno := syscall.Errno(0); errors.As(err, &errno) {
+		if errno, is := err.(syscall.Errno); is { // execve(2)'s, which is not wrapped
 			fmt.Fprint(line, int(errno))
 		} else {
 			fmt.Fprint(line, err)
@@ -156,8 +155,8 @@ func obey(line *os.File) error {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
-	if o.Umask != nil {
-		unix.Umask(*o.Umask)
+	if o.Umask >= 0 {
+		unix.Umask(o.Umask)
 	}
 	if o.Credential != nil {
 		if err := changeUser(o.Credential); err != nil {
