@@ -88,6 +88,8 @@ func TestFaultyHookFailsItsEvents(t *testing.T) {
 	if got := h.plugins.Find("good").Hook().Order; got != 1 {
 		t.Errorf("order of the other hook: %d, want 1", got)
 	}
+	write("enabled = false\nuser = \"pbsuser\"\n") // nobody calls it
+	reload()
 	if err := n.registry.Delete("bad"); err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,9 @@ func (c *Catalog) Reload() (wait func(ctx context.Context), err error) {
 	defer c.reloading.Unlock()
 	hooks, err := c.registry.List()
 	for _, hook := range hooks {
-		err = errors.Join(err, hook.err())
+		if hook.Enabled { // nobody calls the others
+			err = errors.Join(err, hook.err())
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reload: %w", err)
