@@ -273,7 +273,7 @@ func TestAlarmKillsSession(t *testing.T) {
 func TestStoppedProgram(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	n.hook("a", "misbehave", "", "alarm=1")
+	n.hook("a", "misbehave", "", "alarm=3")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	first := stop(t, h, "a")

@@ -24,7 +24,7 @@ import (
 
 // outputGrace is how long output is still read after a program's end. Only a process that the
 // program left behind keeps the output open.
-const outputGrace = 200 * time.Millisecond
+const outputGrace = time.Second
 
 // stopGrace is how long a program may take to end when asked to.
 const stopGrace = 2 * time.Second
