@@ -105,10 +105,12 @@ func (t *Tree) describe(pid int) string {
 	}
 	text := fmt.Sprintf("%d (%s) %c", pid, p.Comm, p.State)
 	for _, thread := range proc.Tracers(t.proc, pid) {
-		text += fmt.Sprintf(", traced by %d", thread)
-		if p, err := proc.Read(t.proc, thread); err == nil {
-			text += fmt.Sprintf(" (%s) of uid %d", p.Comm, p.UID)
+		by, err := proc.Read(t.proc, thread)
+		if err != nil {
+			text += fmt.Sprintf(", traced by thread %d", thread)
+			continue
 		}
+		text += fmt.Sprintf(", traced by %d (%s) of uid %d", by.Leader, by.Comm, by.UID)
 	}
 	return text
 }
