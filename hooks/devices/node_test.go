@@ -104,7 +104,7 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	if edit != nil {
 		edit(&p.File)
 	}
-	n.finds(inv)
+	n.found.Store(inv)
 	numbering, err := inventory.Numbering(roots)
 	must.NoError(t, err)
 	numbering = numbering[:1] // the boot
@@ -134,8 +134,16 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	return n
 }
 
-// finds has scans find inv from now on.
-func (n *node) finds(inv *inventory.Inventory) { n.found.Store(inv) }
+// finds sets what the next scan finds. A scan that is under way would find what was there before.
+func (n *node) finds(inv *inventory.Inventory) {
+	n.t.Helper()
+	must.Eventually(n.t, "no scan is under way", func() bool {
+		n.keeper.mu.Lock()
+		defer n.keeper.mu.Unlock()
+		return n.keeper.busy == nil
+	})
+	n.found.Store(inv)
+}
 
 // devDir makes a directory that the kernel opens devices in.
 func devDir(t testing.TB) string {
