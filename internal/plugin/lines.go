@@ -49,15 +49,6 @@ func (l *lines) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// flush ends the last line.
-func (l *lines) flush() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.line) > 0 {
-		l.emit()
-	}
-}
-
 // lastWords returns the message of the panic that ended the program, or "" if it did not panic.
 func (l *lines) lastWords() string {
 	l.mu.Lock()

@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/series"
@@ -55,27 +52,27 @@ func (s *Store) encode(r *report.Report, points series.Job) ([]byte, error) {
 }
 
 // readBare returns the JSON of a report without its series.
-func readBare(z *gzip.Reader, path string) (json.RawMessage, error) {
-	text, err := read(z, path, false)
+func readBare(z *gzip.Reader, f file) (json.RawMessage, error) {
+	text, err := read(z, f, false)
 	return append(text, '}'), err
 }
 
 // readWhole returns a report with its series.
-func readWhole(path string) (*report.Report, error) {
-	text, err := read(new(gzip.Reader), path, true)
+func readWhole(f file) (*report.Report, error) {
+	text, err := read(new(gzip.Reader), f, true)
 	if err != nil {
 		return nil, err
 	}
 	return report.FromArchive(text)
 }
 
-func read(z *gzip.Reader, path string, whole bool) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func read(z *gzip.Reader, f file, whole bool) ([]byte, error) {
+	r, err := f.open()
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	if err := z.Reset(f); err != nil {
+	defer r.Close()
+	if err := z.Reset(r); err != nil {
 		return nil, err
 	}
 	z.Multistream(whole)

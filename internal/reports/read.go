@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -42,10 +44,7 @@ func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, err
 		return nil, err
 	}
 	for _, f := range slices.Backward(files) {
-		r, err := readWhole(f.path)
-		if errors.Is(err, fs.ErrNotExist) { // Drain has moved it
-			r, err = readWhole(s.path(f.Name))
-		}
+		r, err := readWhole(f)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // retention has removed it meanwhile
 		case err != nil:
@@ -121,11 +120,7 @@ func (l *listing) pass(ctx context.Context, files []file) (more bool, err error)
 		var text json.RawMessage
 		var matches bool
 		err := l.store.exclusively(ctx, func() (err error) {
-			text, err = readBare(&l.reader, f.path)
-			if errors.Is(err, fs.ErrNotExist) { // Drain has moved it
-				text, err = readBare(&l.reader, l.store.path(f.Name))
-			}
-			if err == nil {
+			if text, err = readBare(&l.reader, f); err == nil {
 				matches, err = l.choice.matches(f.Name, text)
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -157,15 +152,23 @@ func (l *listing) damaged() error {
 // file is a report's file.
 type file struct {
 	Name
-	path string
+	path  string // where it was found
+	moved string // where Drain moves it if it waits
+}
+
+// open opens the file for reading, wherever it is by now.
+func (f file) open() (*os.File, error) {
+	const flags = os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	r, err := os.OpenFile(f.path, flags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		r, err = os.OpenFile(f.moved, flags, 0)
+	}
+	return r, err
 }
 
 // places returns the directories with reports. Drain moves files from the first to the second, so
 // a reader in this order misses none.
 func (s *Store) places() []string { return []string{s.waiting, s.dir} }
-
-// path returns where a report is stored.
-func (s *Store) path(n Name) string { return filepath.Join(s.dir, n.day(), n.String()) }
 
 // days returns the days with reports, in order.
 func (s *Store) days() ([]string, error) {
@@ -199,7 +202,7 @@ func (s *Store) files(day, containing string, chosen func(Name) bool) ([]file, e
 				continue
 			}
 			if n, ok := parseName(text); ok && chosen(n) {
-				files = append(files, file{n, filepath.Join(dir, day, text)})
+				files = append(files, file{n, filepath.Join(dir, day, text), filepath.Join(s.dir, day, text)})
 			}
 		}
 	}
