@@ -433,3 +433,22 @@ func TestDrainRemovesOldReports(t *testing.T) {
 	must.NoError(t, err)
 	must.Equal(t, "jobs", 0, len(jobs))
 }
+
+// A list that was made before Drain moved a waiting report still reads that report.
+func TestReportIsReadWhereDrainHasMovedIt(t *testing.T) {
+	s := opened(t, roomy)
+	r := ended("1.srv", alice, noon, 0)
+	name, err := nameOf(r)
+	must.NoError(t, err)
+	content, err := s.encode(r, nil)
+	must.NoError(t, err)
+	must.NoError(t, place(s.waiting, name, content))
+	files, err := s.files(name.day(), "", func(Name) bool { return true })
+	must.NoError(t, err)
+	moved, err := s.Drain()
+	must.NoError(t, err)
+	must.Equal(t, "moved", 1, moved)
+	got, err := readWhole(files[0])
+	must.NoError(t, err)
+	must.Equal(t, "job", "1.srv", got.Job)
+}
