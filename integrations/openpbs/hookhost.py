@@ -1,7 +1,7 @@
 """The hook by which pbs_mom calls hookhost: it hands MoM's input file to the daemon's socket and does what the daemon answers.
 
-It knows nothing of jobs: the answer is a list of changes, which it carries out by the module pbs. Where the daemon does not answer, each event
-has an outcome of its own. The hook's configuration is a hookhost.toml, whose table [shim] has the keys of DEFAULTS. The text is run by
+It knows nothing of jobs: the answer is a list of changes, which it carries out by the module pbs. Where the daemon does not answer, it rejects
+what would let a job run unconfined (GUARDED) and accepts the rest. The hook's configuration is a hookhost.toml, whose table [shim] has the keys of DEFAULTS. The text is run by
 head.py, below which PBS has it, and imports what the interpreter has anyway. Python 3.6 and later.
 """
 import os
@@ -13,12 +13,10 @@ try:
 except ImportError:
     import socket
 
-DEFAULTS = {"socket": "/run/hookhost/hookhost.sock", "wait": "5s", "offline": "true"}
-for _name in ("begin", "prologue", "launch", "attach", "resize", "preresume"):
-    DEFAULTS["execjob_" + _name] = "reject"
-for _name in ("job_epilogue", "job_end", "job_abort", "job_preterm", "job_postsuspend", "host_periodic", "host_startup"):
-    DEFAULTS["exec" + _name] = "accept"
-CHOICE = {"socket": None, "wait": None, "offline": ("true", "false")}
+DEFAULTS = {"socket": "/run/hookhost/hookhost.sock", "wait": "5s", "offline": "true", "unconfined": "false"}
+GUARDED = ("execjob_begin", "execjob_prologue", "execjob_launch", "execjob_attach", "execjob_resize", "execjob_preresume")
+EVENTS = GUARDED + ("execjob_epilogue", "execjob_end", "execjob_abort", "execjob_preterm", "execjob_postsuspend",
+                    "exechost_periodic", "exechost_startup")
 RERUN = ("execjob_begin", "execjob_prologue", "execjob_launch")  # where a reject without a word deletes the job, or leaves it to MoM what to do
 FIELDS = {"accept": 0, "reject": 1, "rerun": 0, "delete": 0, "hold": 0, "progname": 1, "argv": 0, "arg": 1, "setenv": 2, "unsetenv": 1,
           "used": 4, "vnode": 5, "offline": 2, "online": 2, "restart": 0, "log": 2, "ask": 0, "end": 0}
@@ -41,6 +39,10 @@ class Down(Failed):
 
 class Shut(Down):
     """The same, and there is no hope that it is about to restart."""
+
+
+class Partial(Failed):
+    """The answer was carried out in part. Half of a launch's arguments must not run, whatever is configured."""
 
 
 class Refused(Failed):
@@ -66,8 +68,8 @@ class Call:
     def __init__(self):
         self.event, self.name, self.input, self.known, self.settings = pbs.event(), "", b"", None, dict(DEFAULTS)
         self.start, self.alarm = time.monotonic(), 30.0
-        for name in DEFAULTS:
-            if name[:4] == "exec" and getattr(pbs, name.upper(), None) == self.event.type:
+        for name in EVENTS:
+            if getattr(pbs, name.upper(), None) == self.event.type:
                 self.name = name
         try:
             self.job = "%s of job %s" % (self.name, self.event.job.id)
@@ -82,7 +84,7 @@ class Call:
                 text = f.read().decode("utf-8", "replace")
             for line in shim_lines(text):
                 key, value = setting(line)
-                if value and key in DEFAULTS and value in (CHOICE.get(key, ("accept", "reject")) or (value,)) and (
+                if value and key in DEFAULTS and (DEFAULTS[key] not in ("true", "false") or value in ("true", "false")) and (
                         key != "wait" or len(value) < 4 and value[-1:] == "s" and value[:-1].isdecimal() and int(value[:-1]) < 60):
                     self.settings[key] = value
                 else:
@@ -261,8 +263,7 @@ class Call:
             except Exception as e:
                 text = "%s: %s" % (" ".join([verb] + fields), e)
                 if verb in VITAL:
-                    self.settings["execjob_launch"] = "reject"  # half of its arguments must not run
-                    raise Failed(text)
+                    raise Partial(text)
                 log(pbs.LOG_ERROR, self.job, text)
 
     def mark(self):
@@ -338,8 +339,9 @@ class Call:
         self.vnode(first[0]).offline_vnodes = "0"
 
     def give_up(self, error):
-        """The configured outcome, with one line of log that says why."""
-        cause, outcome = plain(error, 600), (DEFAULTS if isinstance(error, Refused) else self.settings).get(self.name, "accept")
+        """Rejects a guarded event and accepts any other, with one line of log that says why."""
+        unconfined = self.settings["unconfined"] == "true" and not isinstance(error, (Refused, Partial))
+        cause, outcome = plain(error, 600), "reject" if self.name in GUARDED and not unconfined else "accept"
         if isinstance(error, Down):
             try:
                 cause += "".join("; " + text for text in self.down(outcome))
@@ -379,7 +381,7 @@ class Call:
     def down(self, outcome):
         """Takes the vnodes offline where nobody answers a begin. They stay so until somebody answers; a server that was restarted meanwhile has
         lost the comment. Returns what is to be said of them."""
-        if outcome == "reject" and self.name in ("execjob_begin", "exechost_startup") and self.settings["offline"] == "true":
+        if outcome == "reject" and self.name == "execjob_begin" and self.settings["offline"] == "true":
             open(self.mark(), "w").close()
             return [self.offline(name, DOWN) for name in self.own()]
         if self.name == "exechost_periodic" and os.path.exists(self.mark()):

@@ -264,22 +264,23 @@ func TestShimSaysThatUsageIsIncomplete(t *testing.T) {
 	})
 }
 
-// The configuration goes before the defaults.
-func TestShimConfiguredOutcomes(t *testing.T) {
+// With unconfined, a daemon that does not answer holds nothing up.
+func TestShimLetsJobsRunUnconfined(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t)
+	config := m.at("hooks/unconfined")
+	text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\nunconfined = true # so\n# a comment\n", m.socket)
+	must.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 	s := &many{m: m}
 	for _, e := range hookEvents {
-		config := m.at("hooks/" + e.name)
-		outcome := map[bool]string{true: "accept", false: "reject"}[e.rejects]
-		text := fmt.Sprintf("[shim]\nsocket = '%s'\n wait=\"0s\"\n%s = \"%s\" # so\noffline = false\n# a comment\n",
-			m.socket, e.name, outcome)
-		must.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 		s.add(e.name, withAlarm(anEvent(t, e.name), 9), config)
 	}
 	results := s.run(4, nil)
 	for _, e := range hookEvents {
-		checkGivenUp(t, e.name, e.name, !e.rejects, results[e.name])
+		checkGivenUp(t, e.name, e.name, false, results[e.name])
+		if r := results[e.name]; strings.Contains(r.out, "offline") {
+			t.Errorf("%s takes vnodes offline: %s", e.name, r.out)
+		}
 	}
 }
 
@@ -296,7 +297,7 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 		s := &many{m: m}
 		for _, e := range hookEvents {
 			config := m.at("hooks/" + e.name)
-			text := fmt.Sprintf("[shim]\nsocket = '%s'\n%s = \"accept\"\noffline = false\n", m.socket, e.name)
+			text := fmt.Sprintf("[shim]\nsocket = '%s'\nunconfined = true\noffline = false\n", m.socket)
 			must.NoError(t, os.WriteFile(config, []byte(text), 0o644))
 			s.add(e.name, anEvent(t, e.name), config)
 		}
@@ -310,7 +311,7 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 // A configuration that is wrong is told of, and does not count.
 func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
-	m := newHookMoM(t, `execjob_end = "maybe"`, `execjob_ende = "reject"`, `wait = "soon"`, `wait = "1m"`,
+	m := newHookMoM(t, `unconfined = "maybe"`, `execjob_end = "reject"`, `wait = "soon"`, `wait = "1m"`,
 		`offline = "yes"`, "socket =", "\xff", "= 3")
 	r := m.run(withAlarm(anEvent(t, "execjob_end"), 3))
 	if !r.accepted() || len(r.log) != 9 ||
@@ -481,10 +482,9 @@ func TestShimOffline(t *testing.T) {
 			want: []string{"; vnode blade is offline; vnode pbshost is offline\n",
 				`pbs.event().vnode_list["blade"].state=offline_by_mom` + "\n"}, not: `"rack"`},
 		{name: "switched off", server: "pbshost\tfree\t", settings: "offline = false", event: begin, not: "vnode_list"},
-		{name: "accepted", server: "pbshost\tfree\t", settings: `execjob_begin = "accept"`, event: begin,
+		{name: "accepted", server: "pbshost\tfree\t", settings: `unconfined = true`, event: begin,
 			not: "vnode_list"},
-		{name: "startup", server: "pbshost\tfree\t", settings: `exechost_startup = "reject"`,
-			event: anEvent(t, "exechost_startup"), want: []string{vnode("state=offline_by_mom")}},
+		{name: "startup", server: "pbshost\tfree\t", event: anEvent(t, "exechost_startup"), not: "vnode_list"},
 		{name: "another event", server: "pbshost\tfree\t", event: anEvent(t, "execjob_launch"), not: "vnode_list"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -223,7 +223,7 @@ func TestShimVital(t *testing.T) {
 	} {
 		m := newHookMoM(t)
 		if slices.Contains(tt.fields, "arg") { // half a program must not run, whatever is configured
-			m = newHookMoM(t, `execjob_launch = "accept"`)
+			m = newHookMoM(t, `unconfined = true`)
 		}
 		answering(t, m, tt.fields...)
 		if r := m.run(anEvent(t, tt.event)); !strings.Contains(r.said, tt.want) ||

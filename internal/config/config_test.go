@@ -146,8 +146,9 @@ func FuzzParse(f *testing.F) {
 		}
 		shim, usual := table.Read(b), Default().Shim
 		for key, want := range map[string][2]string{
-			"socket": {file.Shim.Socket, usual.Socket}, "execjob_begin": {file.Shim.Begin, usual.Begin},
-			"offline": {strconv.FormatBool(file.Shim.Offline), strconv.FormatBool(usual.Offline)},
+			"socket":     {file.Shim.Socket, usual.Socket},
+			"unconfined": {strconv.FormatBool(file.Shim.Unconfined), strconv.FormatBool(usual.Unconfined)},
+			"offline":    {strconv.FormatBool(file.Shim.Offline), strconv.FormatBool(usual.Offline)},
 		} {
 			if got, said := shim[key]; got != want[0] && (said || want[0] != want[1]) {
 				t.Errorf("the shim reads %s = %q, %q is meant", key, got, want[0])

@@ -14,23 +14,10 @@ import (
 // Shim configures the hook that pbs_mom runs, integrations/openpbs/hookhost.py, for the time when
 // no daemon answers. The hook reads only the configuration that PBS has sent to the node.
 type Shim struct {
-	Socket  string   `toml:"socket" json:"socket"`
-	Wait    Duration `toml:"wait" json:"wait"`
-	Offline bool     `toml:"offline" json:"offline"`
-
-	Begin       string `toml:"execjob_begin" json:"execjob_begin"`
-	Prologue    string `toml:"execjob_prologue" json:"execjob_prologue"`
-	Launch      string `toml:"execjob_launch" json:"execjob_launch"`
-	Attach      string `toml:"execjob_attach" json:"execjob_attach"`
-	Resize      string `toml:"execjob_resize" json:"execjob_resize"`
-	Preresume   string `toml:"execjob_preresume" json:"execjob_preresume"`
-	Epilogue    string `toml:"execjob_epilogue" json:"execjob_epilogue"`
-	End         string `toml:"execjob_end" json:"execjob_end"`
-	Abort       string `toml:"execjob_abort" json:"execjob_abort"`
-	Preterm     string `toml:"execjob_preterm" json:"execjob_preterm"`
-	Postsuspend string `toml:"execjob_postsuspend" json:"execjob_postsuspend"`
-	Periodic    string `toml:"exechost_periodic" json:"exechost_periodic"`
-	Startup     string `toml:"exechost_startup" json:"exechost_startup"`
+	Socket     string   `toml:"socket" json:"socket"`
+	Wait       Duration `toml:"wait" json:"wait"`
+	Offline    bool     `toml:"offline" json:"offline"`
+	Unconfined bool     `toml:"unconfined" json:"unconfined"`
 }
 
 var (
@@ -55,7 +42,7 @@ func checkShim(b []byte) (err error) {
 		switch got, ok := read[name]; {
 		case !isShimKey(name):
 			err = fmt.Errorf("line %d: unknown key %q", line, strings.Join(key, "."))
-		case name == "offline" && value.Kind != unstable.Bool:
+		case isBoolean(reflect.TypeFor[File](), key) && value.Kind != unstable.Bool:
 			bad("true or false: the shim knows no conditions")
 		case !ok || got != string(value.Data):
 			bad("a line KEY = \"VALUE\" or KEY = true below a line [shim], as the shim reads no other TOML")
@@ -63,8 +50,6 @@ func checkShim(b []byte) (err error) {
 			bad("an absolute path of at most 107 bytes, without blanks")
 		case name == "wait" && !shimWait.MatchString(got):
 			bad(`whole seconds, at most "59s"`)
-		case strings.HasPrefix(name, "exec") && got != "accept" && got != "reject":
-			bad("accept or reject")
 		}
 	})
 	if err == nil && there != len(read) {

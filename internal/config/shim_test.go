@@ -7,7 +7,7 @@ import (
 
 func TestShimSettingThatTheShimReadsOtherwiseIsRefused(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"[shim]\nwait = \"9s\" # so\noffline = false#so\n\texecjob_begin = 'accept'\n[memory]\n", ""},
+		{"[shim]\nwait = \"9s\" # so\noffline = false#so\n\tunconfined = true\n[memory]\n", ""},
 		{"[shim]\r\nsocket = \"/run/x#y\"\r\n", ""},
 		{"[shim]\nwait = \"1m\"", `line 2: shim.wait = "1m": want whole seconds, at most "59s"`},
 		{"[shim]\nwait = \"60s\"", `line 2: shim.wait = "60s": want whole seconds`},
@@ -26,8 +26,8 @@ func TestShimSettingThatTheShimReadsOtherwiseIsRefused(t *testing.T) {
 		{"[shim]\nsocket = \"run/x\"", "line 2: shim.socket"},
 		{"[shim]\nsocket = \"/a b\"", "line 2: shim.socket"},
 		{"[shim]\nsocket = true", "line 2: shim.socket"},
-		{"[shim]\nexecjob_begin = \"perhaps\"", `line 2: shim.execjob_begin = "perhaps": want accept or reject`},
-		{"[shim]\nexechost_startup = \"\"", "line 2: shim.exechost_startup"},
+		{"[shim]\nunconfined = \"host in: n1\"", `line 2: shim.unconfined = "host in: n1": want true or false`},
+		{"[shim]\nexecjob_begin = \"accept\"", `line 2: unknown key "shim.execjob_begin"`},
 		{"[shim]\nsocket = \"/" + strings.Repeat("x", 107) + "\"", "line 2: shim.socket"},
 		{"[[device]]\nresource='r'\npaths=['/dev/x']\nmodel = '''\n[shim]\nwait = '9s'\n'''",
 			"a text of several lines looks like the table [shim]"},

@@ -205,10 +205,7 @@ func TestShimSettingOfTheConfigurationHoldsWhileTheDaemonIsDown(t *testing.T) {
 enabled = true
 [shim]
 wait = "0s" # at once
-execjob_begin = "accept"
-execjob_prologue = 'accept'
-execjob_launch = "accept"
-execjob_attach = "accept"`)
+unconfined = true`)
 	for _, node := range nodes {
 		on(t, node, stopDaemon)
 		t.Cleanup(func() {
