@@ -336,6 +336,13 @@ func (d *daemon) hasEnded() bool {
 	}
 }
 
+// write makes a file of the node's and returns its path.
+func (n *node) write(name, text string) string {
+	n.t.Helper()
+	must.NoError(n.t, os.WriteFile(n.path(name), []byte(text), 0o600))
+	return n.path(name)
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,4 +39,19 @@ func TestListSaysWhyAHookDoesNotRun(t *testing.T) {
 	must.NoError(t, os.WriteFile(config, []byte("most = 16\n"), 0o600))
 	n.commands("hook import deny application/x-config default " + config)
 	must.Eventually(t, "mended", func() bool { return !lists("state = ")() })
+}
+
+// sample returns a hook of testdata/hooks, built.
+func sample(t testing.TB, name string) string {
+	t.Helper()
+	program := filepath.Join(built, "samples", name)
+	if exists(program) {
+		return program
+	}
+	cmd := exec.Command("go", "build", "-o", program, "../../testdata/hooks/"+name)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return program
 }

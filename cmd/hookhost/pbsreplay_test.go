@@ -245,3 +245,43 @@ func (r *replay) aborted(t *testing.T, id string) {
 		}
 	}
 }
+
+// segments splits the environment of an event where MoM does: at commas that no backslash is
+// before (openpbs attr_func.c).
+func segments(text string) []string {
+	var list []string
+	start := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case ',':
+			list, start = append(list, text[start:i]), i+1
+		}
+	}
+	return append(list, text[start:])
+}
+
+func variable(text, name string) (value string, found bool) {
+	for _, s := range segments(text) {
+		if v, ok := strings.CutPrefix(s, name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// PBS's own forms (openpbs.md 3.6): sizes in kb, durations, whole numbers.
+var (
+	kbForm       = regexp.MustCompile(`^\d+kb$`)
+	durationForm = regexp.MustCompile(`^\d+:\d\d:\d\d$`)
+)
+
+func kb(t *testing.T, a answer, name string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSuffix(a.used(name), "kb"))
+	if err != nil || !kbForm.MatchString(a.used(name)) {
+		t.Errorf("%s = %q, want kb", name, a.used(name))
+	}
+	return n
+}

@@ -1,12 +1,19 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/must"
 	"github.com/prometheus/procfs"
 )
 
@@ -48,4 +55,39 @@ func processesNamed(args ...string) []int {
 		}
 	}
 	return pids
+}
+
+// allowed is on how many cpus a process may run.
+func allowed(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must.NoError(t, err)
+	for line := range strings.Lines(string(b)) {
+		if list, found := strings.CutPrefix(line, "Cpus_allowed_list:"); found {
+			return len(listOf(strings.TrimSpace(list)))
+		}
+	}
+	t.Fatalf("no cpus in %s", b)
+	return 0
+}
+
+// startAmong starts a command among mounts of its own, which change makes of this machine's.
+func startAmong(cmd *exec.Cmd, change func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is thrown away
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("unshare: %w", err)
+			}
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return fmt.Errorf("mount / private: %w", err)
+			}
+			if err := change(); err != nil {
+				return err
+			}
+			return cmd.Start()
+		}()
+	}()
+	return <-done
 }

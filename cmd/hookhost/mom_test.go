@@ -6,8 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,10 +16,9 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The tests TestChecklist... are behaviours that a replacement of pbs_cgroups has to show. They
-// play pbs_mom: an event is the file that MoM writes for a hook. The hook is the one that is
-// registered with PBS, under python3 with a stand-in for the module pbs. The file that MoM reads
-// afterwards counts, and what the kernel says.
+// Tests play pbs_mom: an event is the file that MoM writes for a hook. The hook is the one that is
+// registered with PBS, under python3 with a stand-in for the module pbs. What counts is the file
+// that MoM reads afterwards, and the kernel's state.
 
 // means is how an event comes to the daemon.
 type means int
@@ -95,55 +92,31 @@ func (m *mom) hadNot(id string) { os.Remove(m.at("mom_priv/jobs/" + id + ".JB"))
 
 // pbsJob is what an event tells of a job.
 type pbsJob struct {
-	id       string
-	chunks   string // exec_vnode; "" is one chunk of this host with ncpus and mem of list
-	list     string // Resource_List: "ncpus=1,mem=64mb"
-	sister   bool
-	run      int
-	session  int
-	joinPath string
+	id   string
+	list string // Resource_List: "ncpus=1,mem=64mb", all of it in one chunk of this host
+	run  int
 }
-
-// hostOfChunk is a chunk of exec_vnode, by its first vnode's host.
-var hostOfChunk = regexp.MustCompile(`\(([^:\[()]+)[^()]*\)`)
-
-// ofWholeJob are resources that have no place in a chunk, and so none in schedselect.
-var ofWholeJob = regexp.MustCompile(`^(walltime|cput|pids|pmem|pvmem|oom_group|walltime_signal|place|rlimit_\w+)=`)
 
 // input is the file that MoM writes for a hook.
 func (m *mom) input(event string, j pbsJob, more ...string) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, "pbs.event()."+format+"\n", args...) }
 	list := strings.Split(j.list, ",")
-	if j.chunks == "" {
-		j.chunks = "(" + m.name + ":" + strings.Join(slices.DeleteFunc(slices.Clone(list), func(r string) bool {
-			return !strings.HasPrefix(r, "ncpus=") && !strings.HasPrefix(r, "mem=")
-		}), ":") + ")"
-	}
 	for _, line := range more {
 		say("%s", line)
 	}
 	say("job.id=%s", j.id)
-	say("job.Job_Name=checklist")
+	say("job.Job_Name=test")
 	say("job.Job_Owner=nobody@%s", m.name)
 	say("job.queue=workq")
 	say("job.server=%s", m.name)
-	say("job.exec_host2=%s", hostOfChunk.ReplaceAllString(j.chunks, "$1:15002/0"))
-	say("job.exec_vnode=%s", j.chunks)
-	if j.joinPath != "" {
-		say("job.Join_Path=%s", j.joinPath)
-	}
+	say("job.exec_host2=%s:15002/0", m.name)
+	say("job.exec_vnode=(%s:%s)", m.name, strings.Join(list, ":"))
 	for _, r := range list {
-		if name, value, found := strings.Cut(r, "="); found {
-			say("job.Resource_List[%s]=%s", name, value)
-		}
+		name, value, _ := strings.Cut(r, "=")
+		say("job.Resource_List[%s]=%s", name, value)
 	}
-	selected := slices.DeleteFunc(slices.Clone(list),
-		func(r string) bool { return r == "" || ofWholeJob.MatchString(r) })
-	say("job.schedselect=%s", strings.Join(append([]string{"1"}, selected...), ":"))
-	if j.session != 0 {
-		say("job.session_id=%d", j.session)
-	}
+	say("job.schedselect=1:%s", strings.Join(list, ":"))
 	say("job.euser=nobody")
 	say("job.egroup=nogroup")
 	say("job.hashname=%s", j.id)
@@ -151,9 +124,7 @@ func (m *mom) input(event string, j pbsJob, more ...string) string {
 	say("job.job_kill_delay=1")
 	say("job.project=_pbs_project_default")
 	say("job.run_version=%d", max(1, j.run))
-	if !j.sister {
-		say("job._msmom=True")
-	}
+	say("job._msmom=True")
 	out, err := "", ""
 	if event != "execjob_begin" {
 		out, err = m.at("spool/"+j.id+".OU"), m.at("spool/"+j.id+".ER")
@@ -212,16 +183,6 @@ func (m *mom) job(event string, j pbsJob, more ...string) answer {
 	return m.hook(m.input(event, j, more...))
 }
 
-// aside is job beside the test, which gets the answer when it is there.
-func (m *mom) aside(event string, j pbsJob, more ...string) <-chan answer {
-	done := make(chan answer, 1)
-	go func() {
-		defer close(done) // also where the hook has failed
-		done <- m.job(event, j, more...)
-	}()
-	return done
-}
-
 // begin has a job begin, fails the test if that is not accepted, and keeps the job as MoM does.
 // Whatever becomes of the test, the job is ended.
 func (m *mom) begin(j pbsJob) answer {
@@ -241,23 +202,6 @@ func (m *mom) endAtLast(j pbsJob) {
 			m.send("execjob_end", fmt.Sprintf(`{"job": {"id": %q}}`, j.id))
 		}
 	})
-}
-
-// end has a job end, and returns what its epilogue says.
-func (m *mom) end(j pbsJob) answer {
-	m.t.Helper()
-	a := m.job("execjob_epilogue", j, "job.Exit_status=0")
-	if !a.accepted {
-		m.t.Errorf("epilogue of %s: %+v", j.id, a)
-	}
-	if a := m.job("execjob_end", j, "job.Exit_status=0"); !a.accepted {
-		m.t.Errorf("end of %s: %+v", j.id, a)
-	}
-	m.hadNot(j.id)
-	if left := m.dirsOf(j.id); len(left) > 0 {
-		m.t.Errorf("%s has left %v", j.id, left)
-	}
-	return a
 }
 
 // dirsOf returns the directories of a job, in whatever hierarchy.
@@ -284,4 +228,15 @@ func (m *mom) limit(id string) int64 {
 	}
 	m.t.Errorf("job %s has no memory limit", id)
 	return 0
+}
+
+// register makes testdata/hooks/play a hook for one event; config is the rest of its
+// configuration.
+func (m *mom) register(name, event string, order int, config string) {
+	m.t.Helper()
+	file := m.write(name+".toml", fmt.Sprintf("event = %q\n%s", event, config))
+	m.commands("hook create "+name,
+		fmt.Sprintf("hook set %s event=%s order=%d", name, event, order),
+		"hook import "+name+" application/x-executable default "+sample(m.t, "play"), "hook import "+name+
+			" application/x-config default "+file)
 }

@@ -3,7 +3,6 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -58,7 +57,6 @@ type answer struct {
 	message  string
 	set      map[string]string // what was set, by its name behind pbs.event(): "job.resources_used[mem]"
 	raw      string            // the file
-	log      string            // what the hook wrote to MoM's log
 }
 
 func (a answer) used(name string) string { return a.set["job.resources_used["+name+"]"] }
@@ -79,7 +77,7 @@ func (m *mom) read(c *call, input, said string, status int) answer {
 	if err != nil || status != 0 {
 		m.t.Fatalf("hook: status %d, %v\ninput:\n%s", status, err, input)
 	}
-	a := answer{set: map[string]string{}, raw: string(b), log: said}
+	a := answer{set: map[string]string{}, raw: string(b)}
 	for _, line := range outLine.FindAllStringSubmatch(a.raw, -1) {
 		a.set[typeWord.ReplaceAllString(line[1], "]")] = line[3] + line[4]
 	}
@@ -87,15 +85,6 @@ func (m *mom) read(c *call, input, said string, status int) answer {
 	m.t.Log(a.raw)
 	return a
 }
-
-// serverHas makes what the server has of the host's own vnode.
-func (m *mom) serverHas(state, comment string) {
-	m.t.Helper()
-	must.NoError(m.t, os.WriteFile(m.at("server"), fmt.Appendf(nil, "%s\t%s\t%s\n", m.name, state, comment), 0o600))
-}
-
-// names returns what was set, in order, for a failure's text.
-func (a answer) names() []string { return slices.Sorted(maps.Keys(a.set)) }
 
 // answerOf is an outcome that `hookhost event` prints, by the names that MoM's file would have.
 func answerOf(t testing.TB, said string, status int) answer {
@@ -126,7 +115,7 @@ func answerOf(t testing.TB, said string, status int) answer {
 	if out.Reject != (status == 1) {
 		t.Errorf("status %d for %s", status, line)
 	}
-	a := answer{accepted: !out.Reject, message: out.Message, set: map[string]string{}, raw: line, log: said}
+	a := answer{accepted: !out.Reject, message: out.Message, set: map[string]string{}, raw: line}
 	set := func(prefix string, values map[string]string, end string) {
 		for name, v := range values {
 			a.set[prefix+name+end] = v

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -77,19 +76,6 @@ func (k *task) hook(input string) answer {
 	}
 }
 
-// launch calls the hooks of prologue and launch and returns what launch says.
-func (k *task) launch(j pbsJob, more ...string) answer {
-	k.t.Helper()
-	if a := k.hook(k.input("execjob_prologue", j)); !a.accepted {
-		k.t.Fatalf("prologue of %s: %+v", j.id, a)
-	}
-	j.session = k.pid()
-	if len(more) == 0 {
-		more = []string{"progname=/bin/sleep", `env="""PATH=/bin:/usr/bin,HOME=/"""`}
-	}
-	return k.hook(k.input("execjob_launch", j, more...))
-}
-
 // exec has the task become a program of the job's owner, with its standard output where MoM has it.
 func (k *task) exec(args ...string) {
 	k.t.Helper()
@@ -100,20 +86,4 @@ func (k *task) exec(args ...string) {
 	}
 	fmt.Fprintln(k.stdin, ". "+k.write(fmt.Sprintf("task.%d", k.pid()), strings.Join(words, " ")+"\n"))
 	k.stdin.Close()
-}
-
-// running begins a job, launches its program and has the test go on when that runs.
-func (m *mom) running(j pbsJob, args ...string) *task {
-	m.t.Helper()
-	m.begin(j)
-	k := m.fork()
-	if a := k.launch(j); !a.accepted {
-		m.t.Fatalf("launch of %s: %+v", j.id, a)
-	}
-	k.exec(args...)
-	must.Eventually(m.t, "the program runs", func() bool {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", k.pid()))
-		return string(b) == strings.Join(args, "\x00")+"\x00"
-	})
-	return k
 }
