@@ -176,9 +176,10 @@ func TestDecideOnV2(t *testing.T) {
 	}
 }
 
-// A kernel that is not to limit mem has what all jobs together may have in its place. The mem still
-// is the job's: others cannot have it, resize changes it, and reports tell it.
-func TestMemNotInKernel(t *testing.T) {
+// Where mem is without page cache, the kernel's limit has room for that: as much as mem, or what
+// the site says. It never exceeds what all jobs together may have. The mem still is the job's:
+// others cannot have it, resize changes it, and reports show it.
+func TestKernelLimitHasRoomForCache(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }
 	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		all := n.policy.memTotal(n.node())
@@ -212,6 +213,12 @@ func TestMemNotInKernel(t *testing.T) {
 		n.begin("3.srv", asks("ncpus=1", "mem=7gb", "vmem=8gb"))
 		limited("3.srv", 8*gib, 8*gib)
 		reported("3.srv", n.do(hostapi.EventEpilogue, "3.srv").Usage, 7*gib)
+		_, err = n.resize("1.srv", "ncpus=1", "mem=2gb")
+		must.NoError(t, err)
+		limited("1.srv", 4*gib, 4*gib)
+		n.startAndSettle(func(p *policy) { p.Memory.Cache = pbs.Size(gib) })
+		limited("1.srv", 3*gib, 3*gib)
+		limited("2.srv", all, all)
 	})
 }
 

@@ -21,12 +21,12 @@ func (p *policy) swapTotal(n *topology.Node) int64 {
 }
 
 // kernelLimitsMem reports whether the kernel limits mem, page cache included. If not, the sampler
-// enforces mem, and only the job's mark says what it holds.
+// enforces mem, and the kernel's limit is higher.
 func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
 
 // inKernel returns the limits that the kernel is given. If the sampler enforces mem, the kernel's
-// limit is the memory for all jobs together. So page cache can grow that far. Memory that no sample
-// counts, such as page tables, slab and sockets, cannot take the node down.
+// limit has room for page cache beyond that. The limit also bounds what is in sockets, pipes, page
+// tables and other memory that no sample counts.
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	p := h.policy
 	// A job that may use everything by default gets no soft limit.
@@ -36,22 +36,32 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	if p.kernelLimitsMem() {
 		return l
 	}
-	l.Mem, l.MemHigh = nil, nil
-	most := p.memTotal(h.node())
-	if h.tree.Has("memory") {
-		l.Mem = &most
+	l.MemHigh = nil
+	if !h.tree.Has("memory") {
+		l.Mem, l.MemSwap = nil, nil
+		return l
 	}
+	most := p.withCache(*l.Mem, p.memTotal(h.node()))
 	switch {
 	case l.MemSwap == nil:
 	case a.Vmem != nil:
 		most = min(most, *l.MemSwap)
-	case l.Mem == nil:
-		l.MemSwap = nil
 	default:
 		both := p.memswOf(h.node(), a, most)
 		l.MemSwap = &both
 	}
+	l.Mem = &most
 	return l
+}
+
+// withCache returns the kernel's limit for a job that may hold mem. All jobs together may have
+// total.
+func (p *policy) withCache(mem, total int64) int64 {
+	cache := int64(p.Memory.Cache)
+	if cache == 0 {
+		cache = mem
+	}
+	return mem + min(cache, max(0, total-mem))
 }
 
 // allMem sets the limits of a job that asked for no mem to the memory that jobs may have now.

@@ -278,7 +278,6 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 
 // Live jobs follow [memory] enforce when the hook starts with another.
 func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
-	all := n.policy.memTotal(n.node())
 	enforce := func(how string) func(*policy) { return func(p *policy) { p.Memory.Enforce = how } }
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
 	before := n.limitsNow("1.srv")
@@ -286,7 +285,7 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 		n.startAndSettle(enforce(how))
 		kernel, sampled := int64(128*mib), how != "cgroup"
 		if how == "rss" {
-			kernel = all
+			kernel = 256 * mib
 		}
 		n.size("1.srv", 1, kernel)
 		b := n.boundsNow(n.cgroup("1.srv"))
@@ -311,7 +310,7 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	hold(150 * mib)
 	for range 2 {
 		n.startAndSettle(enforce("cgroup"))
-		n.size("1.srv", 1, all)
+		n.size("1.srv", 1, 256*mib)
 	}
 	if pids := n.inside("1.srv"); len(pids) != 1 {
 		t.Errorf("the job has processes %v, want one", pids)

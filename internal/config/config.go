@@ -146,12 +146,13 @@ func (s Share) Left(total int64) int64 {
 type Memory struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
 	Share
-	Swappiness     int     `toml:"swappiness" json:"swappiness"`
-	Enforce        string  `toml:"enforce" json:"enforce"`
-	SoftLimit      bool    `toml:"soft_limit" json:"soft_limit"`
-	OOMGroup       bool    `toml:"oom_group" json:"oom_group"`
-	HighPercent    float64 `toml:"high_percent" json:"high_percent"`
-	ManageRlimitAS bool    `toml:"manage_rlimit_as" json:"manage_rlimit_as"`
+	Swappiness     int      `toml:"swappiness" json:"swappiness"`
+	Enforce        string   `toml:"enforce" json:"enforce"`
+	Cache          pbs.Size `toml:"cache" json:"cache"`
+	SoftLimit      bool     `toml:"soft_limit" json:"soft_limit"`
+	OOMGroup       bool     `toml:"oom_group" json:"oom_group"`
+	HighPercent    float64  `toml:"high_percent" json:"high_percent"`
+	ManageRlimitAS bool     `toml:"manage_rlimit_as" json:"manage_rlimit_as"`
 }
 
 // Memsw configures memory plus swap.

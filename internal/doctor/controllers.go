@@ -40,7 +40,7 @@ func memoryUse(c *config.File) string {
 	const kernel = "mem is enforced by the kernel, page cache included"
 	switch c.Memory.Enforce {
 	case "rss":
-		return `enforce = "rss" in [memory]: the kernel does not limit mem; rss is sampled, page cache is not counted`
+		return `enforce = "rss" in [memory]: rss is sampled, page cache is not counted; the kernel limits both together`
 	case "both":
 		return kernel + "; rss is sampled as well"
 	}

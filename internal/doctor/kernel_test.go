@@ -168,7 +168,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				f.Memory.Enforce, f.Memory.HighPercent, f.Memory.OOMGroup = "rss", 80, false
 			},
 			want: []want{
-				{"memory controller", "ok", "rss is sampled, page cache is not counted", ""},
+				{"memory controller", "ok", "rss is sampled, page cache is not counted; the kernel limits both", ""},
 				{"high_percent", "degraded", "rss", "both"},
 				{"kill of whole jobs", "ok", "oom_group = false", ""},
 				{"swap accounting", "ok", "where a job asks for it", ""}}},
