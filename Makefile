@@ -51,10 +51,10 @@ test-vm: ## the kernel tests in guests of other kernels, inits and topologies (r
 	@scripts/need go root vm
 	lab/vm/test $(if $(V),-l $(V))
 
-test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKHOST_OPENPBS names a built one
+test-openpbs: all ## hookhost under a real OpenPBS on this machine (root); HOOKHOST_OPENPBS names a built one, R='Test.*MPI' some
 	@scripts/need root python3 packages mpi lab
 	@lab/openpbs/tarball >/dev/null
-	umask 022; $(GO) test -tags openpbs -count=1 -v -timeout 45m ./lab/openpbs
+	lab/openpbs/test $(if $(R),-r '$(R)') $(or $(TESTLOG),.cache/openpbs.log)
 
 chaos-openpbs: all ## jobs, orders and faults at random under a real OpenPBS for T (10m), by the plan of SEED (root)
 	@scripts/need root python3 packages mpi lab

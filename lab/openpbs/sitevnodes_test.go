@@ -71,7 +71,7 @@ func TestJobsOnVnodesOfTheSitesNames(t *testing.T) {
 				on(t, node, c.before)
 			}
 			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade",
-				"timeout 3 sh -c 'while :; do :; done'; sleep 4")
+				spin(1.5, 1)+"; sleep 4")
 			one.running()
 			one.holds("node2", 1, mb100)
 			used := one.succeeds()

@@ -64,7 +64,7 @@ func spin(seconds float64, megabytes int) string {
 	return `python3 -c 'exec("` + program + `")'`
 }
 
-// No certificates are configured here, and the job is over before anything polls.
+// The job is over before anything polls.
 func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T) {
 	needNodes(t, 2)
 	// Each host's part is rounded to whole seconds before MoM adds them up: 1.7 and 1.7 are 4, not
