@@ -88,7 +88,7 @@ var edges = map[string][]string{
 		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
 	"lab/gotest":                 {},
 	"lab/openpbs":                {},
-	"integrations/openpbs":       {"internal/disk"},
+	"integrations/openpbs":       {"hostapi", "internal/disk"},
 	"integrations/openpbs/table": {},
 	"integrations/openpbs/qmgr":  {"integrations/openpbs", "internal/pbs"},
 

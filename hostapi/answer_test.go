@@ -17,12 +17,12 @@ func FuzzAnswerOfAHook(f *testing.F) {
 		`{"jobs":{"1.a":{"state":{"x":1},"call_again":5,"strays":[{"pid":7}],"notes":["a"],"job_stderr":["b"]}}}`,
 		`{"vnodes":{"n1[0]":{"state":"offline","comment":"c"}},"walltime_limit":60000000000,"attach_env":{"B":"2"}}`,
 		`{"job_stderr":["a\u0000"],"notes":["b\n"],"signal_sisters":"TERM","walltime_limit":-1}`} {
-		for i := range events {
+		for i := range rows {
 			f.Add(uint8(i), []byte(text))
 		}
 	}
 	f.Fuzz(func(t *testing.T, event uint8, text []byte) {
-		e := events[int(event)%len(events)]
+		e := rows[int(event)%len(rows)].event
 		out := new(Outcome)
 		if json.Unmarshal(text, out) == nil && out.Check(e) == nil {
 			checkEnvironment(t, out.SetEnv)

@@ -10,34 +10,15 @@ import (
 // handler is one event method of a hook.
 type handler func(context.Context, *Request) (*Outcome, error)
 
-// binding ties an event to the interface that a hook implements for it.
+// binding is the interface that a hook implements for an event.
 type binding struct {
-	event  Event
 	method reflect.Method
 	bind   func(hook any) handler // nil when the hook does not have this method
 }
 
-// bindings has one entry per event, in life-cycle order.
-var bindings = []binding{
-	bindingOf(EventBegin, ExecjobBegin.ExecjobBegin),
-	bindingOf(EventPrologue, ExecjobPrologue.ExecjobPrologue),
-	bindingOf(EventLaunch, ExecjobLaunch.ExecjobLaunch),
-	bindingOf(EventAttach, ExecjobAttach.ExecjobAttach),
-	bindingOf(EventResize, ExecjobResize.ExecjobResize),
-	bindingOf(EventPostsuspend, ExecjobPostsuspend.ExecjobPostsuspend),
-	bindingOf(EventPreresume, ExecjobPreresume.ExecjobPreresume),
-	bindingOf(EventPreterm, ExecjobPreterm.ExecjobPreterm),
-	bindingOf(EventAbort, ExecjobAbort.ExecjobAbort),
-	bindingOf(EventEpilogue, ExecjobEpilogue.ExecjobEpilogue),
-	bindingOf(EventEnd, ExecjobEnd.ExecjobEnd),
-	bindingOf(EventStartup, ExechostStartup.ExechostStartup),
-	bindingOf(EventPeriodic, ExechostPeriodic.ExechostPeriodic),
-}
-
-// bindingOf makes the entry of event e from the method expression of its interface I.
-func bindingOf[I any](e Event, call func(I, context.Context, *Request) (*Outcome, error)) binding {
+// bindingOf makes a binding from the method expression of its interface I.
+func bindingOf[I any](call func(I, context.Context, *Request) (*Outcome, error)) binding {
 	return binding{
-		event:  e,
 		method: reflect.TypeFor[I]().Method(0),
 		bind: func(hook any) handler {
 			h, ok := hook.(I)
@@ -58,22 +39,22 @@ func handlersOf(hook any) (map[Event]handler, error) {
 	}
 	t := reflect.TypeOf(hook)
 	handlers := make(map[Event]handler)
-	for _, b := range bindings {
-		if h := b.bind(hook); h != nil {
-			handlers[b.event] = h
+	for _, r := range rows {
+		if h := r.bind(hook); h != nil {
+			handlers[r.event] = h
 			continue
 		}
-		if err := b.nearMiss(t); err != nil {
+		if err := r.nearMiss(t); err != nil {
 			return nil, err
 		}
 	}
 	if len(handlers) == 0 {
-		return nil, fmt.Errorf("hook %s: handles no event: it has no method such as %s", t, bindings[0].signature())
+		return nil, fmt.Errorf("hook %s: handles no event: it has no method such as %s", t, rows[0].signature())
 	}
 	return handlers, nil
 }
 
-// nearMiss returns an error if t seems meant to handle b's event but does not.
+// nearMiss returns an error if t seems meant to have b's method but does not.
 func (b binding) nearMiss(t reflect.Type) error {
 	for m := range t.Methods() {
 		if !strings.EqualFold(m.Name, b.method.Name) {
@@ -112,9 +93,9 @@ func withoutReceiver(t reflect.Type) string {
 // eventsOf lists the events of handlers in life-cycle order.
 func eventsOf(handlers map[Event]handler) []Event {
 	var handled []Event
-	for _, e := range events {
-		if handlers[e] != nil {
-			handled = append(handled, e)
+	for _, r := range rows {
+		if handlers[r.event] != nil {
+			handled = append(handled, r.event)
 		}
 	}
 	return handled

@@ -4,32 +4,34 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Events are all that MoM has for a hook, in the order in which PBS lists them
-// (hook_event_as_string in hook.c).
-var Events = []string{
-	"execjob_begin", "execjob_prologue", "execjob_epilogue", "execjob_end", "execjob_preterm", "execjob_launch",
-	"exechost_periodic",
-	"exechost_startup", "execjob_attach", "execjob_resize", "execjob_abort", "execjob_postsuspend", "execjob_preresume",
+// Events returns all events that MoM has for a hook.
+func Events() []string { return names(func(hostapi.Event) bool { return true }) }
+
+// Events are those at which MoM calls the hook: all but the optional ones that More does not name.
+func (r Registration) Events() []string {
+	return names(func(e hostapi.Event) bool { return !e.Optional() || slices.Contains(r.More, string(e)) })
 }
 
-// unhandled is the event that neither the daemon nor a hook that comes with hookhost needs.
-const unhandled = "execjob_prologue"
-
-// Events are those at which MoM calls the hook, in PBS's order. MoM starts a process for each, and
-// a job's start waits for it.
-func (r Registration) Events() []string {
-	return slices.DeleteFunc(slices.Clone(Events), func(e string) bool {
-		return e == unhandled && !slices.Contains(r.More, e)
-	})
+// names returns the names of the events that are wanted, in life-cycle order.
+func names(wanted func(hostapi.Event) bool) []string {
+	var list []string
+	for _, e := range hostapi.Events() {
+		if wanted(e) {
+			list = append(list, string(e))
+		}
+	}
+	return list
 }
 
 // checkMore returns an error for the first of More that MoM does not have.
 func (r Registration) checkMore() error {
 	for _, e := range r.More {
-		if !slices.Contains(Events, e) {
-			return fmt.Errorf("event %q: want one of pbs_mom's: %s", e, strings.Join(Events, ", "))
+		if !slices.Contains(Events(), e) {
+			return fmt.Errorf("event %q: want one of pbs_mom's: %s", e, strings.Join(Events(), ", "))
 		}
 	}
 	return nil

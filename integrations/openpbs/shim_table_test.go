@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
 	"github.com/hookhost/hookhost/internal/config"
@@ -67,8 +68,25 @@ func TestShimsDefaultsAreThoseOfTheConfiguration(t *testing.T) {
 	if n := reflect.TypeFor[config.Shim]().NumField(); n != len(got) {
 		t.Errorf("[shim] has %d keys, the shim %d", n, len(got))
 	}
-	var events []string
-	inPython(t, "GUARDED = ", "RERUN = ", "json.dump(EVENTS, sys.stdout)", nil, &events)
-	slices.Sort(events)
-	must.Equal(t, "-shim +PBS", events, slices.Sorted(slices.Values(openpbs.Events)))
+}
+
+// Without a daemon the shim decides about each event as hostapi's table of events says.
+func TestShimsEventsAreThoseOfTheTable(t *testing.T) {
+	var got map[string][]string
+	inPython(t, "GUARDED = ", "FIELDS = ", `json.dump({"all": EVENTS, "refusable": GUARDED, "starts": RERUN}, sys.stdout)`,
+		nil, &got)
+	for _, names := range got {
+		slices.Sort(names)
+	}
+	want := map[string][]string{}
+	for _, e := range slices.Sorted(slices.Values(hostapi.Events())) {
+		want["all"] = append(want["all"], string(e))
+		if e.Refusable() {
+			want["refusable"] = append(want["refusable"], string(e))
+		}
+		if e.Starts() {
+			want["starts"] = append(want["starts"], string(e))
+		}
+	}
+	must.Equal(t, "-shim +table", got, want)
 }

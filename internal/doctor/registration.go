@@ -82,7 +82,7 @@ func (r registered) events() []Finding {
 			missing, lost = append(missing, e), append(lost, "at "+e+": "+withoutEvent[e])
 		}
 	}
-	other := slices.DeleteFunc(called, func(e string) bool { return slices.Contains(openpbs.Events, e) })
+	other := slices.DeleteFunc(called, func(e string) bool { return slices.Contains(openpbs.Events(), e) })
 	var findings []Finding
 	if len(missing) > 0 {
 		f := degraded(what, "it is not called "+strings.Join(lost, "; "),

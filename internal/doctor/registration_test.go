@@ -50,8 +50,8 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 		{name: "an older list of events", control: without("execjob_abort", "execjob_preresume"),
 			want: []want{
 				{"PBS hook h event", Degraded,
-					"not called at execjob_abort: a job that is given up before it runs keeps its cgroup",
-					set + `event += "execjob_abort,execjob_preresume"'`}}},
+					"at execjob_abort: a job that is given up before it runs keeps its cgroup",
+					set + `event += "execjob_preresume,execjob_abort"'`}}},
 		{name: "begin", control: without("execjob_begin"),
 			want: []want{
 				{"PBS hook h event", Degraded, "at its launch only", `event += "execjob_begin"'`}}},
@@ -68,11 +68,11 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 				set + "alarm = 90'"},
 			{"PBS hook h fail_action", OK, "it is none", set + "fail_action = offline_vnodes'"}}},
 		{name: "user with a prologue",
-			control: with("user=pbsuser\nevent=" + strings.Join(openpbs.Events, ",") + "\n"),
+			control: with("user=pbsuser\nevent=" + strings.Join(openpbs.Events(), ",") + "\n"),
 			want: []want{
 				{"PBS hook h user", Impossible, "No job gets past its prologue", set + "user = pbsadmin'"}}},
 		{name: "user", control: with("user=pbsuser\n"), want: []want{
-			{"PBS hook h user", Degraded, "at execjob_epilogue,execjob_preterm, and", set + "user = pbsadmin'"}}},
+			{"PBS hook h user", Degraded, "at execjob_preterm,execjob_epilogue, and", set + "user = pbsadmin'"}}},
 		{name: "alarm", control: with("alarm=66\n"),
 			want: []want{{"PBS hook h alarm", Degraded, "within 59.4 s", set + "alarm = 90'"}}},
 		{name: "alarm where jobs are left alone", control: with("alarm=30\n"),

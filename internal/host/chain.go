@@ -192,7 +192,7 @@ func failure(kind hostapi.Kind) bool {
 
 // ActionOn returns what becomes of a job whose event failed with an error of that kind; see chain.
 func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
-	if e != hostapi.EventBegin && e != hostapi.EventPrologue && e != hostapi.EventLaunch {
+	if !e.Starts() {
 		return hostapi.JobActionNone
 	}
 	switch kind {
@@ -234,20 +234,12 @@ func refused(out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// undoing maps an event to the event that undoes it. A job that does not begin is aborted. A
-// suspended job that does not resume, or must not be killed, remains suspended.
-var undoing = map[hostapi.Event]hostapi.Event{
-	hostapi.EventBegin:     hostapi.EventAbort,
-	hostapi.EventPreresume: hostapi.EventPostsuspend,
-	hostapi.EventPreterm:   hostapi.EventPostsuspend,
-}
-
 // undo sends the event's opposite, in reverse order, to the hooks that accepted the event. It also
 // reaches a hook that failed during the event and may have left something. It does not reach a hook
 // that refused the event. undo continues after failures and joins the errors.
 func (c *chain) undo(ctx context.Context) error {
 	var errs []error
-	event := undoing[c.req.Event]
+	event := c.req.Event.Undo()
 	for _, a := range slices.Backward(c.answers) {
 		if a.undone || !a.link.Gets(event) {
 			continue

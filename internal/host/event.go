@@ -198,7 +198,7 @@ func (h *Host) during(ctx context.Context, req *hostapi.Request, from caller) (*
 	if req.Event == hostapi.EventPreresume {
 		from.missed(req.Event, v) // MoM leaves the job suspended, so its clock must not run
 	}
-	if v.Reject && rec.Phase == jobstate.PhaseSuspended && undoing[req.Event] != "" {
+	if v.Reject && rec.Phase == jobstate.PhaseSuspended && req.Event.Undo() != "" {
 		if err := c.undo(ctx); err != nil {
 			v.Add(err.Error())
 		}

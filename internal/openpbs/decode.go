@@ -163,12 +163,12 @@ func (d *decoder) jobEvent(e *Event) error {
 		default:
 			inOrder = job.add(l.name, l.resource, d.value(l))
 		}
-		if !inOrder && setsUp(req.Event) {
+		if !inOrder && req.Event.Refusable() {
 			return fmt.Errorf("job %s: a line that pbs_mom did not write: %s behind %s",
 				id, oneLine(l.String()), d.holder(d.body[first+i]))
 		}
 	}
-	if name := job.contradiction(); name != "" && setsUp(req.Event) {
+	if name := job.contradiction(); name != "" && req.Event.Refusable() {
 		return fmt.Errorf("job %s: a line that pbs_mom did not write: pbs.event().job.%s is said twice", id,
 			oneLine(name))
 	}

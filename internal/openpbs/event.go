@@ -34,11 +34,8 @@ func (e *Event) Name() string {
 	return fmt.Sprintf("%s of job %s", e.Request.Event, e.Request.Job.ID)
 }
 
-// Refusable reports whether MoM accepts a reject, so that an event that failed is rejected. A
-// rejected execjob_preterm would keep a job alive.
-func (e *Event) Refusable() bool {
-	return e.Request.Event.StopsAtReject() && e.Request.Event != hostapi.EventPreterm
-}
+// Refusable reports whether MoM accepts a reject of the event (hostapi.Event.Refusable).
+func (e *Event) Refusable() bool { return e.Request.Event.Refusable() }
 
 // Owed reports whether the event says what has happened to a job. Such an event is carried out
 // however late it is read, because MoM sends it only once. For the others MoM needs the answer, and
@@ -47,8 +44,8 @@ func (e *Event) Owed() bool { return e.Request.Event.ForJob() && !e.Refusable() 
 
 // Becomes says what happens to an event whose caller no longer waits (host.JudgePBS).
 func (e *Event) Becomes() string {
-	switch event := e.Request.Event; {
-	case event == hostapi.EventBegin || event == hostapi.EventPreresume:
+	switch {
+	case e.Refusable() && e.Request.Event.Undo() != "":
 		return "it is undone"
 	case e.Refusable():
 		return "it is rejected, though it may go on here"
@@ -61,18 +58,6 @@ const MaxInput = 8 << 20
 
 // IsInput reports, from the first bytes, whether b is an input file of MoM (Decode) and not JSON.
 func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
-
-// setsUp reports whether a reject of the event costs no more than a start, an attach or a resize.
-// Such an event is refused if its text contradicts itself. An event that ends a job or concerns the
-// host is carried out with the parts that are certain.
-func setsUp(e hostapi.Event) bool {
-	switch e {
-	case hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize,
-		hostapi.EventPreresume:
-		return true
-	}
-	return false
-}
 
 // ownVnodes returns those of a job's vnode_list that belong to this host. They are named after it,
 // or the job has them here. MoM also lists the job's vnodes on other hosts

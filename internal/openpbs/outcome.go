@@ -111,12 +111,8 @@ func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 func (e *Event) Failed(level, text string, reject bool, message string) *Changes {
 	c := &Changes{}
 	action := hostapi.JobActionNone
-	switch e.Request.Event {
-	case hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventLaunch:
+	if reject && e.Request.Event.Starts() {
 		action = hostapi.JobActionRerun
-	}
-	if !reject {
-		action = hostapi.JobActionNone
 	}
 	e.addVerdict(c, reject, message, action, false)
 	if level != "" {
@@ -125,11 +121,11 @@ func (e *Event) Failed(level, text string, reject bool, message string) *Changes
 	return c
 }
 
-// Late returns the answer to an event that is not over in time. begin, prologue, launch, attach,
-// resize and preresume are rejected with text, and the first three rerun. All others are accepted.
-// text goes to MoM's log as an error.
+// Late returns the answer to an event that is not over in time. A refusable event is rejected with
+// text, and its job rerun if the event starts something. All others are accepted. text goes to
+// MoM's log as an error.
 func (e *Event) Late(text string) *Changes {
-	return e.Failed("error", text, setsUp(e.Request.Event), text)
+	return e.Failed("error", text, e.Refusable(), text)
 }
 
 // addVerdict adds hold, rerun or delete, restart, and accept or reject.
