@@ -33,7 +33,7 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	if p.Memory.Enabled && p.Memory.SoftLimit && l.Mem != nil && (a.Mem != nil || *l.Mem < p.memTotal(h.node())) {
 		return p.soften(l, h.node())
 	}
-	if p.kernelLimitsMem() {
+	if p.kernelLimitsMem() || l.Mem == nil { // nil: [memory] was not enabled at its begin
 		return l
 	}
 	l.MemHigh = nil

@@ -317,6 +317,19 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	}
 }
 
+// A job that began without limits of memory keeps none, however they are enforced for others.
+func TestMemoryIsEnabledBesideAJob(t *testing.T) {
+	edit := func(c *config.File) { c.Memory.Enabled = false }
+	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
+		before := n.limitsNow("1.srv")
+		for _, how := range []string{"cgroup", "both", "rss"} {
+			n.startAndSettle(func(p *policy) { p.Memory.Enabled, p.Memory.Enforce = true, how })
+			must.Equal(t, how, before, n.limitsNow("1.srv"))
+		}
+	})
+}
+
 func TestEnforceChanges(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.ReservePercent = 0 }
 	onFakes(t, edit, func(t *testing.T, n *node, k *kernfstest.Kernel) {
