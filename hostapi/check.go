@@ -12,6 +12,9 @@ import (
 // MaxState is the largest state that a hook may store for one job, in bytes.
 const MaxState = 1 << 20
 
+// MaxLine bounds one line of text for people, such as the message of a rejection, in bytes.
+const MaxLine = 4 << 10
+
 // Check returns an error if o is not a valid answer to e. Such an answer has a key that e does not
 // take, or a value that means nothing. The error begins with the key. The host calls Check before
 // it uses an outcome.
@@ -115,7 +118,7 @@ func (o *Outcome) checkJobs(e Event) error {
 	return nil
 }
 
-// check checks what the host would record about a job, from an outcome or from a notice.
+// check checks what the host would record about a job.
 func (u *JobUpdate) check() error {
 	if err := checkKept(u.State, u.CallAgain, u.CallAtElapsed, u.WalltimeLimit); err != nil {
 		return err

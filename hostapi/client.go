@@ -23,7 +23,6 @@ type SetupData struct {
 	Config   []byte            // the hook's configuration file as it was imported; nil when there is none
 	LogLevel string            // error, warning, info, debug or trace; "" means info
 	Host     map[string]string // settings of the node that all hooks share
-	Notices  bool              // the host calls Client.Notices
 }
 
 // Info describes a hook to the host.
@@ -47,7 +46,6 @@ type Client struct {
 func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 	reply, err := c.hook.Configure(ctx, &hookpb.ConfigureRequest{
 		Name: data.Name, Node: data.Node, Config: data.Config, LogLevel: data.LogLevel, Host: data.Host,
-		Notices: data.Notices,
 	}, grpc.MaxCallRecvMsgSize(MaxMessage))
 	if err != nil {
 		return Info{}, callError(ctx, "configure", err)

@@ -143,19 +143,14 @@
 // # Between events
 //
 // A hook may learn something between events, such as that the kernel killed a process of the job.
-// Then it calls Setup.Tell. The host applies the update at once: `hookhost jobs` and the report
-// show it. Its job_stderr lines are part of epilogue's outcome, and MoM then writes them to the
-// job's standard error. A notice waits for no event and delays none. Three things to know:
+// It returns that in Outcome.Jobs of the next exechost_periodic, and again at epilogue. The host
+// calls periodic every freq seconds, when a hook has asked for it, and when somebody asks for the
+// report of the live job. Two things to know:
 //
-//   - The host may die before it has recorded a notice, and the hook cannot see that. So send
-//     totals, and send them again at exechost_startup and at epilogue: each text reaches the job's
-//     standard error once. Two events of one kind need two texts, and a text, once sent, must not
-//     change.
-//   - A hook can send 256 notices at once and then 20 a second. Further ones wait in its program,
-//     up to 4096 notices or 8 MiB. Beyond that they are dropped, as are notices about a job that
-//     does not live here or is in its last events. All of this is logged.
-//   - State in a notice counts only while no event of the job is under way. Return it in outcomes
-//     when you can.
+//   - The hook's program may die before the next event. So store what is not to be lost where the
+//     next program finds it. For example, hook cgroup writes it to the job's cgroup.
+//   - Return totals, and always the same words. Each text reaches the job's standard error once,
+//     however often it is returned. So two events of one kind need two texts.
 //
 // # The merge of several outcomes
 //

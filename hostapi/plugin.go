@@ -53,7 +53,7 @@ func (p *Plugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 	if p.New == nil || p.Log == nil {
 		return errors.New("serve hook: New and Log must be set")
 	}
-	hookpb.RegisterHookServer(s, &server{newHook: p.New, log: p.Log, notices: newNoticeQueue(p.Log)})
+	hookpb.RegisterHookServer(s, &server{newHook: p.New, log: p.Log})
 	return nil
 }
 

@@ -41,8 +41,8 @@ type Description struct {
 // A panic in newHook or in an event method becomes an error of KindInternal, with the stack in the
 // log; the program keeps running. A panic in a goroutine that the hook started ends the program.
 // SIGTERM and SIGINT have no effect, because the host decides when a hook ends. When the host is
-// gone, the program exits at once. The hook's output goes to the host; it must not print before
-// main. Its umask is 022.
+// gone, the program exits at once. What it prints to os.Stdout and os.Stderr goes to the host's
+// log. It must not print before main, nor write to descriptor 1 by itself. Its umask is 022.
 //
 // If it is started by hand, the program explains on standard error what it is and exits with status
 // 2.
@@ -100,9 +100,8 @@ func describe(newHook func(*Setup) (any, error), program string) Description {
 	defer func() { os.Stdout = stdout }()
 
 	d := Description{Program: program, Protocol: ProtocolVersion}
-	log := newLogger(io.Discard)
-	s := &server{newHook: newHook, log: log, notices: newNoticeQueue(log)}
-	handlers, err := s.make(&Setup{Name: program, Log: s.log.WithFields(nil), Tell: s.notices.add})
+	s := &server{newHook: newHook, log: newLogger(io.Discard)}
+	handlers, err := s.make(&Setup{Name: program, Log: s.log.WithFields(nil)})
 	if err != nil {
 		d.Error = err.Error()
 		return d

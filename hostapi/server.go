@@ -10,10 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sirupsen/logrus"
-	"google.golang.org/grpc"
-
 	"github.com/hookhost/hookhost/hostapi/internal/hookpb"
+	"github.com/sirupsen/logrus"
 )
 
 // server is the hook's end of the calls.
@@ -21,8 +19,6 @@ type server struct {
 	hookpb.UnimplementedHookServer
 	newHook func(*Setup) (any, error)
 	log     *logrus.Logger
-
-	notices *noticeQueue
 
 	configure sync.Mutex
 	handlers  atomic.Pointer[map[Event]handler] // nil until Configure succeeded
@@ -44,10 +40,8 @@ func (s *server) Configure(_ context.Context, in *hookpb.ConfigureRequest) (*hoo
 		}
 	}
 	s.log.SetLevel(level)
-	s.notices.heard.Store(in.Notices)
 	handlers, err := s.make(&Setup{
 		Name: in.Name, Node: in.Node, Config: in.Config, Host: in.Host, Log: logrus.NewEntry(s.log),
-		Tell: s.notices.add,
 	})
 	if err != nil {
 		return &hookpb.ConfigureReply{Error: wireError(err)}, nil
@@ -119,11 +113,6 @@ func (s *server) recovered(what string, err *error) {
 		s.log.WithField("stack", string(debug.Stack())).Errorf("panic in %s: %v", what, p)
 		*err = Errorf(KindInternal, "panic in %s: %v", what, p)
 	}
-}
-
-// Notices sends what the hook reports between events.
-func (s *server) Notices(_ *hookpb.NoticesRequest, stream grpc.ServerStreamingServer[hookpb.Notice]) error {
-	return s.notices.serve(stream.Context(), stream.Send)
 }
 
 func wireError(err error) *hookpb.Error {

@@ -20,20 +20,6 @@ type Setup struct {
 	// for files that jobs read; remsh, the path of hookhost-remsh
 	Host map[string]string
 	Log  *logrus.Entry // writes to the host's log, which adds the hook's name
-
-	// Tell reports what the hook learns between events, for example that a process of the job was
-	// killed. The host applies the update at once, as if periodic had returned it in Outcome.Jobs.
-	// Its lines reach the job's standard error while the job runs. State counts only while no event
-	// of the job is being carried out.
-	//
-	// Tell is never nil, does not wait for the host and does not retain the update. Any goroutine
-	// may call it, from the constructor on until the program ends. An update that cannot be
-	// delivered (see CheckNotice) is logged.
-	//
-	// An update may be repeated in a later notice or in the outcome of epilogue: each text reaches
-	// the job's standard error once. Two different events therefore need different texts, for
-	// example with a number.
-	Tell func(jobID string, update *JobUpdate)
 }
 
 // Decode reads the configuration into the struct that into points to. The format is TOML, or JSON

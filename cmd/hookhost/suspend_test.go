@@ -105,9 +105,6 @@ type listedJob struct {
 	Elapsed float64  `json:"elapsed_seconds"`
 	Limit   float64  `json:"walltime_limit_seconds"`
 	Left    *float64 `json:"walltime_left_seconds"`
-	Hosts   map[string]struct {
-		OOMKills int64 `json:"oom_kills"`
-	}
 }
 
 // listed returns a job of `hookhost jobs`, an empty one when it is not there.

@@ -98,10 +98,8 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 			h.logOf(j.ID()).Warn(err)
 		}
 		out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)
-		if u.OOMKills != nil && *u.OOMKills > 0 {
-			h.reportOOM(out, j, s, counters)
-		}
-		h.reportExcess(out, j)
+		out.Diag, out.JobStderr = h.reportKills(context.Background(), j, s, u, counters, true)
+		out.Notes = append(out.Notes, out.JobStderr...)
 	}
 	if errors.Is(killErr, cgroup.ErrNotEmpty) || errors.Is(killErr, errStarved) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))

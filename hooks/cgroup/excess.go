@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -27,7 +26,7 @@ func kernelText(kernel int64) string {
 }
 
 // excessMark is the extended attribute of the job's cgroup that says why the job is being killed.
-// The job's epilogue can read it even in another process of this hook.
+// Another process of this hook can read it, at a periodic and at the job's epilogue.
 const excessMark = "trusted.hookhost.excess"
 
 // heldMark is the extended attribute with what the job held at that moment, in bytes. The watcher's
@@ -56,7 +55,7 @@ func (s *sampler) kill(ctx context.Context, text string) {
 		if err != nil {
 			log.Error(err)
 		}
-		s.h.tell(s.j.ID(), &hostapi.JobUpdate{Diag: excessDiag(text), JobStderr: []string{text}, Notes: []string{text}})
+		log.Info(text)
 	}
 	if grace := s.grace(); grace > 0 {
 		if err := errors.Join(s.j.Hasten(), s.j.Signal(unix.SIGTERM), s.j.Signal(unix.SIGCONT)); err != nil {
@@ -106,20 +105,11 @@ func (s *sampler) wait(ctx context.Context, grace time.Duration) {
 // excessDiag is the text for diag_messages.
 func excessDiag(text string) string { return strings.TrimPrefix(text, "=>> PBS: ") }
 
-// reportExcess adds the reason for the kill to a job's last outcome.
-func (h *hook) reportExcess(out *hostapi.Outcome, j *cgroup.Job) {
+// excess returns why the sampler killed the job, or "".
+func (h *hook) excess(j *cgroup.Job) string {
 	b, err := j.Mark(excessMark)
-	if errors.Is(err, unix.ENODATA) || errors.Is(err, cgroup.ErrNotFound) {
-		return
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
 		h.logOf(j.ID()).Warn(err)
-		return
 	}
-	text := string(b)
-	out.JobStderr, out.Notes = append(out.JobStderr, text), append(out.Notes, text)
-	if out.Diag != "" {
-		out.Diag += ", "
-	}
-	out.Diag += excessDiag(text)
+	return string(b)
 }

@@ -30,11 +30,10 @@ type hook struct {
 	log    *logrus.Entry
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
-	parent *cgroup.Limits                                // what limitParent last set; under the lock
-	self   []int                                         // this process and its host; no job may contain them
-	kmsg   func() (io.ReadCloser, error)                 // see openKmsg
-	tell   func(jobID string, update *hostapi.JobUpdate) // sends updates between events; never nil
-	units  units                                         // nil: the parent of all jobs is a plain directory
+	parent *cgroup.Limits                // what limitParent last set; under the lock
+	self   []int                         // this process and its host; no job may contain them
+	kmsg   func() (io.ReadCloser, error) // see openKmsg
+	units  units                         // nil: the parent of all jobs is a plain directory
 
 	inventory func() (*inventory.Inventory, error) // the devices; fs.ErrNotExist before the first scan
 
@@ -90,7 +89,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 		h.units = system
 	}
 	dir := s.Host["state_dir"]
-	h.tell, h.kept = s.Tell, nodestate.Dir(dir)
+	h.kept = nodestate.Dir(dir)
 	if dir != "" {
 		h.inventory = func() (*inventory.Inventory, error) { return inventory.Load(dir) }
 	}
@@ -124,7 +123,6 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		tree:       tree,
 		self:       self,
 		kmsg:       openKmsg,
-		tell:       func(string, *hostapi.JobUpdate) {},
 		inventory:  noInventory,
 		hold:       holdByPidfd,
 		setRlimits: proc.SetRlimits,

@@ -14,7 +14,7 @@ type job struct {
 	// turn is held by one event at a time. The host sends a job's events one after the other. But
 	// exechost_startup and exechost_periodic run beside them and look at all jobs.
 	turn turn
-	// tale is held while kills are reported, which can happen while an event holds turn.
+	// tale is held while kills are recorded, which can happen while an event holds turn.
 	tale turn
 	uses int // how many hold or wait for one of the two
 
@@ -32,12 +32,13 @@ type job struct {
 	growing  *assignment // the target of a resize in progress: until it finishes, the job holds the larger of both
 	unread   bool        // granted has no devices, because their mark could not be read at the start
 	unmarked bool        // granted was read from the kernel and is not enforced again: see fill
+	asStays  bool        // a program kept RLIMIT_AS, see limit
 }
 
 // idle reports whether there is nothing left to remember about the job.
 func (e *job) idle() bool {
 	return e.uses == 0 && !e.known && e.watch == nil && e.chart == nil && e.ranks == nil && e.counted == nil &&
-		e.granted == nil
+		e.granted == nil && !e.asStays
 }
 
 // with calls f with what is known about a job, under mu. Afterwards it drops the job if nothing is
@@ -69,7 +70,7 @@ func (h *hook) learn(told *hostapi.Job) {
 // disown forgets the job, except its watch, operations in progress and what it holds (see letGo).
 func (h *hook) disown(id string) {
 	h.with(id, func(e *job) {
-		e.known, e.phase, e.killDelay = false, "", nil
+		e.known, e.phase, e.killDelay, e.asStays = false, "", nil, false
 		e.chart, e.ranks, e.counted = nil, nil, nil
 	})
 }

@@ -24,9 +24,9 @@ const oomLines = 8
 const oomMark = "trusted.hookhost.oom"
 
 // oomTale records what was reported about the kernel's out-of-memory kills in a job. It is written
-// to the cgroup before it is reported. So a later kill's notice, a restarted hook and epilogue all
-// use the same words. The host recognizes a kill that was already reported by its words, which no
-// two kills share.
+// to the cgroup before it is reported. So every periodic, a restarted hook and epilogue all use the
+// same words. The host recognizes a kill that was already reported by its words, which no two kills
+// share.
 type oomTale struct {
 	Kills int64    `json:"kills"` // the kills that the lines cover, as the kernel counts
 	Twice int64    `json:"twice"` // of these, second counts of the same process
@@ -37,41 +37,41 @@ type oomTale struct {
 	killedIn []int // ranks in whose cgroups the kernel killed, if ranks have cgroups
 }
 
-// noticeOOM reports kills as soon as the kernel has counted them. It repeats earlier kills, because
-// the host may not have received them.
-func (h *hook) noticeOOM(ctx context.Context, j *cgroup.Job, kills int64) {
+// noteOOM records kills as soon as the kernel has counted them, because its log may soon lack the
+// lines.
+func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	r, _ := j.JobMark() // without it, kills of an earlier run may be taken for new ones
-	s := state{JobMark: r}
-	u, counters, err := h.measure(j, s)
+	u, err := j.Usage()
+	if errors.Is(err, cgroup.ErrNotFound) { // the job is over
+		return
+	}
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
-	if u == nil { // the job is over
-		return
-	}
-	counters.OOMKills = &kills
-	t, err := h.tale(ctx, j, s, counters, false)
-	if err != nil { // the job is ending, and its epilogue reports
-		return
-	}
-	u.OOMKills = t.killed(kills)
-	if t.Kills >= kills { // one log line per report that the job gets, since a job may have many kills
-		h.logOf(j.ID()).Infof("processes that the kernel has killed for lack of memory: %d", *u.OOMKills)
-	}
-	h.tell(j.ID(), &hostapi.JobUpdate{
-		ResourcesUsed: h.policy.resourcesUsed(u, 0), Usage: u, Diag: t.diag(), JobStderr: t.Lines, Notes: t.Lines,
-	})
+	u.OOMKills = &kills
+	h.tale(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending, and then its epilogue reports
 }
 
-// reportOOM adds the kills to the outcome of the job's end.
-func (h *hook) reportOOM(out *hostapi.Outcome, j *cgroup.Job, s state, u cgroup.Usage) {
-	t, err := h.tale(context.Background(), j, s, u, true)
-	if err != nil {
-		h.logOf(j.ID()).Warn(err)
-		return
+// reportKills returns the reasons of kills for lack of memory, by the kernel and by the sampler,
+// and the lines for the job's owner. It sets the kernel's number in u. last means that nobody will
+// report again.
+func (h *hook) reportKills(
+	ctx context.Context, j *cgroup.Job, s state, u *hostapi.HostUsage, counters cgroup.Usage, last bool,
+) (diag string, lines []string) {
+	var reasons []string
+	if u.OOMKills != nil && *u.OOMKills > 0 {
+		t, err := h.tale(ctx, j, s, counters, last)
+		if err != nil {
+			h.logOf(j.ID()).Warn(err)
+		} else {
+			u.OOMKills = t.killed(*counters.OOMKills)
+			reasons, lines = t.reasons(), t.Lines
+		}
 	}
-	out.Usage.OOMKills = t.killed(*u.OOMKills)
-	out.Diag, out.JobStderr, out.Notes = t.diag(), t.Lines, append(out.Notes, t.Lines...)
+	if text := h.excess(j); text != "" {
+		reasons, lines = append(reasons, excessDiag(text)), append(lines, text)
+	}
+	return strings.Join(reasons, ", "), lines
 }
 
 // killed returns how many processes were killed, given the kernel's count. With memory.oom.group
@@ -105,7 +105,7 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 	}
 	defer release()
 	t := h.told(j)
-	if *u.OOMKills <= t.Kills {
+	if *u.OOMKills <= t.Kills || !last && len(t.Lines) >= oomLines {
 		return t, nil
 	}
 	records, err := h.logged(ctx, j, s, t, &u, last)
@@ -120,7 +120,11 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 	if s.PerTask {
 		t.killedIn = h.ranksKilled(j)
 	}
+	had := len(t.Lines)
 	t.add(u, records, last)
+	for _, line := range t.Lines[had:] {
+		h.logOf(j.ID()).Info(line)
+	}
 	b, err := json.Marshal(t)
 	if err == nil {
 		err = j.SetMark(oomMark, b)
@@ -251,15 +255,14 @@ func (t *oomTale) addLine(line string) {
 	t.Lines = append(t.Lines, line)
 }
 
-// diag names the limits that were exceeded, in order.
-func (t *oomTale) diag() string {
-	var what []string
+// reasons names the limits that were exceeded, in order.
+func (t *oomTale) reasons() (what []string) {
 	for _, line := range t.Lines {
 		if w, _, _ := strings.Cut(line, ": "); !slices.Contains(what, w) {
 			what = append(what, w)
 		}
 	}
-	return strings.Join(what, ", ")
+	return what
 }
 
 // notItsOwn stands for the limit of all jobs or the host's memory, if the log does not say which.

@@ -157,7 +157,7 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if s.PerTask {
 		h.tendRanks(ctx, j)
 	}
-	u, _, err := h.measure(j, s)
+	u, counters, err := h.measure(j, s)
 	errs = append(errs, err)
 	if u == nil {
 		return nil, errors.Join(errs...)
@@ -165,6 +165,8 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	errs = append(errs, h.bill(&s, job, u, false))
 	update := &hostapi.JobUpdate{Usage: u, ResourcesUsed: h.policy.resourcesUsed(u, job.Elapsed),
 		CallAgain: h.soonestCall(s.nextLook())}
+	update.Diag, update.JobStderr = h.reportKills(ctx, j, s, u, counters, false)
+	update.Notes = update.JobStderr
 	if s.account != (account{}) {
 		update.State = s.encode()
 	}

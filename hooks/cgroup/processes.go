@@ -53,6 +53,11 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
 	}
+	h.with(j.ID(), func(e *job) {
+		if e.asStays {
+			out.JobStderr = []string{asStays}
+		}
+	})
 	return out, nil
 }
 

@@ -313,8 +313,6 @@ func TestRanksMany(t *testing.T) {
 func TestRanksOOM(t *testing.T) {
 	onFakes(t, perTask, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
-		told := make(chan *hostapi.JobUpdate, 8)
-		n.tell = func(_ string, u *hostapi.JobUpdate) { told <- u }
 		n.begin(id, asks("ncpus=1", "mem=64mb", "oom_group=false"))
 		shell := n.launch(id)
 		one, two := forkAs(t, k, shell, ompi("a", 1)), forkAs(t, k, shell, ompi("a", 2))
@@ -331,7 +329,8 @@ func TestRanksOOM(t *testing.T) {
 		if killed := k.Charge(one, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
 			t.Fatalf("killed %v", killed)
 		}
-		if got := next(t, told); !cmp.Equal(got.JobStderr, []string{line}) || len(got.Usage.Ranks) != 2 ||
+		n.recorded(id, 1)
+		if got := n.report(id); !cmp.Equal(got.JobStderr, []string{line}) || len(got.Usage.Ranks) != 2 ||
 			*got.Usage.Ranks[0].OOMKills != 1 {
 			t.Errorf("told %q, %+v; want %q", got.JobStderr, got.Usage.Ranks, line)
 		}

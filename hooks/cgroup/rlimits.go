@@ -125,9 +125,9 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error
 }
 
 // limit sets limits on a process of the job, unless it is gone. Failing to lift RLIMIT_AS is not an
-// error, because the job only gets less than it could. The job's owner is told. Only limits from
-// the node's configuration may exceed what the process has. The job's request comes from its user,
-// and PBS may not even know such a resource.
+// error, because the job only gets less than it could. Launch reports it. Only limits from the
+// node's configuration may exceed what the process has. The job's request comes from its user, and
+// PBS may not even know such a resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc.Rlimit) error {
 	set := func(limits map[string]proc.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)
@@ -139,7 +139,7 @@ func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc
 	if as, ok := limits["as"]; ok && as.Hard == proc.RlimitInfinity {
 		if err := set(map[string]proc.Rlimit{"as": as}); err != nil {
 			h.logOf(j.ID()).Warn(err)
-			h.tell(j.ID(), &hostapi.JobUpdate{JobStderr: []string{asStays}})
+			h.with(j.ID(), func(e *job) { e.asStays = true })
 		}
 		limits = maps.Clone(limits)
 		delete(limits, "as")

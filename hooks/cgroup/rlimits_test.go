@@ -120,8 +120,6 @@ func TestOwnerIsToldOfAnRLIMIT_ASThatStays(t *testing.T) {
 		if !n.liftsAS() {
 			return
 		}
-		var told []string
-		n.tell = func(id string, u *hostapi.JobUpdate) { told = append(told, id+": "+strings.Join(u.JobStderr, ", ")) }
 		n.setRlimits = func(_ *kernfs.FS, _ hostapi.ProcessID, limits map[string]proc.Rlimit,
 			_ func(string) bool) error {
 			if limits["as"].Hard == proc.RlimitInfinity {
@@ -130,8 +128,8 @@ func TestOwnerIsToldOfAnRLIMIT_ASThatStays(t *testing.T) {
 			return nil
 		}
 		n.do(hostapi.EventBegin, "1.srv", ownedBy(owner), asks("ncpus=1", "mem=64mb"))
-		n.do(hostapi.EventLaunch, "1.srv", withPID(k.Spawn()))
-		must.Equal(t, "lines", []string{"1.srv: " + asStays}, told)
+		out := n.do(hostapi.EventLaunch, "1.srv", withPID(k.Spawn()))
+		must.Equal(t, "lines", []string{asStays}, out.JobStderr)
 	})
 }
 

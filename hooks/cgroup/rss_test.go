@@ -58,8 +58,6 @@ func (n *node) wantExcess(id, text string) {
 // Page cache is no memory of the job's; what it holds itself is.
 func TestRSSOnFakes(t *testing.T) {
 	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		var told []hostapi.JobUpdate
-		n.tell = func(id string, u *hostapi.JobUpdate) { told = append(told, *u) }
 		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
 		pid := n.launch("1.srv")
 		k.Charge(pid, kernfstest.Memory{File: 2 << 30, Anon: 99 * mib})
@@ -67,10 +65,10 @@ func TestRSSOnFakes(t *testing.T) {
 		k.Charge(pid, kernfstest.Memory{Anon: 25 * mib, Shmem: 26 * mib})
 		n.awaitDeath("1.srv")
 		const text = "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb"
-		n.wantExcess("1.srv", text)
-		if len(told) != 1 || !slices.Equal(told[0].JobStderr, []string{text}) || told[0].Diag == "" {
-			t.Errorf("told %+v", told)
+		if u := n.report("1.srv"); !slices.Equal(u.JobStderr, []string{text}) || "=>> PBS: "+u.Diag != text {
+			t.Errorf("periodic: %+v", u)
 		}
+		n.wantExcess("1.srv", text)
 	})
 }
 

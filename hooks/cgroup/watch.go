@@ -55,7 +55,7 @@ const watchAgain = 2 * time.Minute
 // follow watches the job until ctx ends or its cgroup is gone. In the latter case it calls end.
 func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job, c *chart) {
 	for failed := false; ; failed = true {
-		err := j.Watch(ctx, func(kills int64) { h.noticeOOM(ctx, j, kills) }, c.see)
+		err := j.Watch(ctx, func(kills int64) { h.noteOOM(ctx, j, kills) }, c.see)
 		switch {
 		case err == nil:
 			end()

@@ -20,8 +20,7 @@ type hook struct {
 	roots   kernfs.Roots
 	tree    *cgroup.Tree
 	started time.Time
-	tell    func(jobID string, update *hostapi.JobUpdate) // sends updates between events; never nil
-	seeing  sync.Map                                      // ids of the jobs that are being checked
+	seeing  sync.Map // ids of the jobs that are being checked
 }
 
 // newHook opens this machine's kernel files and creates the hook. With walltime.enabled = false the
@@ -38,12 +37,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
 	}
-	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Log)
-	if err != nil {
-		return nil, err
-	}
-	h.tell = s.Tell
-	return h, nil
+	return open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Log)
 }
 
 // off is the hook for nodes without [walltime].
@@ -60,8 +54,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	nobody := func(string, *hostapi.JobUpdate) {}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now(), tell: nobody}, nil
+	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now()}, nil
 }
 
 // cpusFor returns how many cpus a job with a limit of cput can run on, or 1 for any other job. j is

@@ -26,9 +26,8 @@ import (
 
 // Hook is a hook that serves until its test ends.
 type Hook struct {
-	client  *hostapi.Client
-	info    hostapi.Info
-	notices chan notice
+	client *hostapi.Client
+	info   hostapi.Info
 }
 
 // New makes a hook with that configuration, which may be "", on the node "node1". The hook's log
@@ -55,7 +54,7 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 	if err != nil {
 		return nil, err
 	}
-	h := &Hook{client: raw.(*hostapi.Client), notices: make(chan notice, maxNotices)} // the type that Plugin returns
+	h := &Hook{client: raw.(*hostapi.Client)} // the type that Plugin returns
 	for _, unset := range []struct {
 		field *string
 		value string
@@ -64,12 +63,8 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 			*unset.field = unset.value
 		}
 	}
-	setup.Notices = true
-	if h.info, err = h.client.Configure(t.Context(), setup); err != nil {
-		return h, err
-	}
-	h.listen(t)
-	return h, nil
+	h.info, err = h.client.Configure(t.Context(), setup)
+	return h, err
 }
 
 // Call makes the hook carry out one event and returns its outcome as hookhost gets it: never nil
@@ -77,17 +72,6 @@ func Try(t testing.TB, newHook func(*hostapi.Setup) (any, error), setup hostapi.
 // the test. req is used unchanged: an omitted Owner has the ids of root.
 func (h *Hook) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return h.client.Handle(ctx, req)
-}
-
-// Notice waits for the hook's next notice and returns its contents. The error says that ctx ended
-// first, or that hookhost would drop the notice.
-func (h *Hook) Notice(ctx context.Context) (jobID string, update *hostapi.JobUpdate, err error) {
-	select {
-	case n := <-h.notices:
-		return n.job, n.update, n.err
-	case <-ctx.Done():
-		return "", nil, context.Cause(ctx)
-	}
 }
 
 // Events returns the events that the hook handles, in life-cycle order.

@@ -137,11 +137,9 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 	now := h.clock.Now()
 	h.change(func(rec *jobstate.Record) {
 		t := due[rec.Job.ID]
-		if rec.Timers[hook].Same(t) { // otherwise a notice has set another timer
-			delete(rec.Timers, hook)
-			if v.Kind != "" {
-				put(&rec.Timers, hook, after(rec, t, retryCall, now))
-			}
+		delete(rec.Timers, hook)
+		if v.Kind != "" {
+			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
 		recordUpdates(rec, h.opt.Node, c, now)
 		// Such a timer would ring at once, forever.

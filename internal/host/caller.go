@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -76,5 +78,20 @@ func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil }
 func addLines(rec *jobstate.Record, lines []string) {
 	if rec.PBS {
 		rec.AddLines(lines)
+	}
+}
+
+// addTold adds the lines that the record holds to the outcome of epilogue, each once: pbs_mom
+// learns of them nowhere else. It also adds the diagnostics of earlier events.
+func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
+	lines := slices.Clone(rec.Told)
+	for _, text := range out.JobStderr {
+		if !slices.Contains(rec.Told, text) {
+			lines = append(lines, text)
+		}
+	}
+	out.JobStderr = lines
+	if told := rec.Diag[node]; strings.Contains(told, out.Diag) {
+		out.Diag = told
 	}
 }

@@ -36,7 +36,7 @@ func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment)
 }
 
 // reported notes that the findings of periodic about the job are being reported to MoM. The update
-// also gets the diagnostics of notices, which MoM does not have yet.
+// also gets the diagnostics of earlier events, which MoM may not have yet.
 func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	u := c.merged.out.Jobs[rec.Job.ID]
 	if u == nil || rec.Phase == jobstate.PhaseExiting || !underPBS(rec) {

@@ -63,8 +63,8 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 	}
 }
 
-// MoM is told at its periodic what hooks said between events.
-func TestPeriodicTellsMoMOfNotices(t *testing.T) {
+// MoM gets at its periodic what hooks said at events before it.
+func TestPeriodicGivesMoMEarlierDiagnostics(t *testing.T) {
 	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning,
 		Diag: map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"}}
 	c := &chain{}

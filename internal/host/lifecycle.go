@@ -105,10 +105,7 @@ func (h *Host) forget(id string) error {
 
 // replace stores the record of a job.
 func (h *Host) replace(rec *jobstate.Record) error {
-	return h.opt.Store.Update(rec.Job.ID, func(now *jobstate.Record) (*jobstate.Record, error) {
-		if now != nil {
-			carryNotices(rec, now, h.opt.Node)
-		}
+	return h.opt.Store.Update(rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) {
 		h.arm(rec)
 		return rec, nil
 	})

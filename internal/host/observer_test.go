@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // tally counts what an Observer is told.
@@ -72,15 +73,14 @@ func TestOOMKillIsCountedOnce(t *testing.T) {
 	must(t, h, hostapi.EventBegin, "1.srv")
 	told := func(kills int64) {
 		t.Helper()
-		err := pluginHost{h}.Notice("cgroup", "1.srv", &hostapi.JobUpdate{Usage: &hostapi.HostUsage{OOMKills: &kills}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h.change(func(rec *jobstate.Record) {
+			fold(rec, h.opt.Node, &hostapi.JobUpdate{Usage: &hostapi.HostUsage{OOMKills: &kills}})
+		}, "1.srv")
 	}
 	for i, step := range []struct{ kills, want int64 }{{0, 0}, {1, 1}, {1, 1}, {3, 3}, {2, 3}} {
 		told(step.kills)
 		if got := h.Counts().OOMKills; got != step.want {
-			t.Errorf("after notice %d: %d are counted, want %d", i+1, got, step.want)
+			t.Errorf("after report %d: %d are counted, want %d", i+1, got, step.want)
 		}
 	}
 	must(t, h, hostapi.EventEpilogue, "1.srv")

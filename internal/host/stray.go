@@ -84,7 +84,7 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 	err := a.attach(ctx, rec.Job, s)
 	note := fmt.Sprintf("adopted %s: %s", name, s.Match)
 	switch {
-	case errors.Is(err, errEnding), ctx.Err() != nil:
+	case errors.Is(err, ErrClosed), ctx.Err() != nil:
 		return
 	case err != nil:
 		note = fmt.Sprintf("did not adopt %s: %s", name, hostapi.OneLine(err.Error()))
@@ -102,8 +102,6 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 func (a *adopter) attach(ctx context.Context, job *hostapi.Job, s hostapi.Stray) error {
 	v, err := a.host.Judge(ctx, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: s.Process.PID})
 	switch {
-	case errors.Is(err, ErrClosed):
-		return errEnding
 	case err != nil:
 		return err
 	case v.Reject:

@@ -72,8 +72,8 @@ type Record struct {
 	Reported Reported          `json:"reported,omitzero"`
 	Diag     map[string]string `json:"diag,omitempty"` // by host: diag_messages
 	Notes    []string          `json:"notes,omitempty"`
-	// Told holds the lines for the job's standard error that hooks sent between events, in order
-	// and each once.
+	// Told holds the lines for the job's standard error that epilogue passes on, in order and each
+	// once.
 	Told []string `json:"told,omitempty"`
 
 	ExitStatus *int `json:"exit_status,omitempty"` // of the leading program; nil until it ended

@@ -112,7 +112,8 @@ func Run(ctx context.Context, engine Engine, spec Spec) (Result, error) {
 	if reject := (*Reject)(nil); errors.As(err, &reject) {
 		w.result.Reject, err = reject, nil
 	}
-	if err := w.stderr.flush(context.WithoutCancel(ctx)); err != nil {
+	w.stderr.flush(-1)
+	if err := w.stderr.err; err != nil {
 		w.fail(fmt.Errorf("tell job %s: %w", w.job.ID, err))
 	}
 	w.result.Outcome.JobStderr = w.stderr.lines

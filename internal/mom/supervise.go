@@ -158,8 +158,9 @@ func (s *supervisor) resume(ctx context.Context) {
 	if _, err := s.w.ask(ctx, &hostapi.Request{Event: hostapi.EventPreresume}); err != nil {
 		if reject := (*Reject)(nil); errors.As(err, &reject) {
 			if !s.refused {
-				s.w.stderr.write([]string{fmt.Sprintf("hookhost: the job stays suspended, and is tried again every "+
+				s.w.stderr.add([]string{fmt.Sprintf("hookhost: the job stays suspended, and is tried again every "+
 					"%v: %s", resumeAgain, reject.Message)})
+				s.w.stderr.flush(0)
 			}
 			s.refused, s.again = true, time.After(resumeAgain)
 			return

@@ -74,7 +74,7 @@ func (w *walk) run(ctx context.Context) error {
 	return err
 }
 
-// sayTime bounds how long a program's start waits until the messages of its prologue and launch are
+// sayTime bounds how long a program's start waits until a message of an event before it can be
 // written.
 const sayTime = time.Second
 
@@ -83,8 +83,7 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
 	}
-	prologue, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventPrologue})
-	if err != nil {
+	if _, err := w.ask(ctx, &hostapi.Request{Event: hostapi.EventPrologue}); err != nil {
 		return nil, err
 	}
 	launch, err := w.prepare()
@@ -109,11 +108,7 @@ func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(prologue.JobStderr)+len(out.JobStderr) > 0 { // they come before the program's own output
-		said, cancel := context.WithTimeout(ctx, sayTime)
-		w.stderr.flush(said)
-		cancel()
-	}
+	w.stderr.flush(sayTime) // before the program's own output
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
 	}
@@ -260,5 +255,5 @@ func (w *walk) merge(out *hostapi.Outcome) {
 			sum.Notes = append(sum.Notes, note)
 		}
 	}
-	w.stderr.write(out.JobStderr)
+	w.stderr.add(out.JobStderr)
 }

@@ -84,7 +84,6 @@ func (l *launcher) launch(ctx context.Context, h Hook, log *logrus.Entry) (_ *in
 	defer stop()
 	inst.info, err = inst.client.Configure(ctx, hostapi.SetupData{
 		Name: h.Name, Node: l.node, Config: config, LogLevel: log.Logger.GetLevel().String(), Host: l.settings,
-		Notices: true,
 	})
 	if err != nil {
 		inst.kill()

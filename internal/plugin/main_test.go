@@ -48,8 +48,6 @@ type deafHost struct{}
 
 func (deafHost) Startup(context.Context, *Plugin, *Candidate) string { return "" }
 
-func (deafHost) Notice(string, string, *hostapi.JobUpdate) error { return nil }
-
 func (deafHost) Called(string, *hostapi.Outcome, error, time.Duration) {}
 
 // optionsOf returns options with a host that accepts each program.

@@ -19,8 +19,6 @@ type Host interface {
 	// Startup carries out the first events of a new program, before it gets any other. complaint is
 	// the text of a rejection.
 	Startup(ctx context.Context, p *Plugin, fresh *Candidate) (complaint string)
-	// Notice accepts what a hook reports about a job between events. An error is logged.
-	Notice(hook, job string, update *hostapi.JobUpdate) error
 	// Called is called after each call of a hook. It must not wait.
 	Called(hook string, out *hostapi.Outcome, err error, took time.Duration)
 }

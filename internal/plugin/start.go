@@ -130,7 +130,6 @@ func (p *Plugin) run(s *start, h Hook) {
 	if s.err != nil {
 		return
 	}
-	p.lives.Go(func() { p.listen(s.inst) })
 	go func() { <-s.inst.exited; p.drop(s.inst) }()
 	took := time.Since(began).Round(time.Microsecond)
 	p.log.WithFields(logrus.Fields{"pid": s.inst.pid(), "took": took.String()}).Debug("hook started")

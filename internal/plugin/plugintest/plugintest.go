@@ -39,7 +39,6 @@ var Programs = sync.OnceValue(func() string {
 	}
 	modes := []string{
 		"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline",
-		"old-sdk", "liar",
 	}
 	for _, mode := range modes {
 		if err := os.Link(filepath.Join(dir, "misbehave"), filepath.Join(dir, mode)); err != nil {

@@ -47,8 +47,6 @@ var modes = []string{
 	"misfit",    // an outcome that the event does not take
 	"huge",      // a rejection with a message of so many bytes
 	"child",     // leaves a process behind that sleeps, its pid in the file value
-	"tell",      // tells value as a line for the job's standard error once it has answered
-	"flood",     // tells lines without end
 	"configure", // refuses its configuration
 }
 
@@ -63,7 +61,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if c.Mode == "configure" {
 		return nil, hostapi.Errorf(hostapi.KindNode, "configuration refused: %s", c.Value)
 	}
-	h := &hook{config: c, name: s.Name, log: s.Log, tell: s.Tell, calls: make(map[string]int)}
+	h := &hook{config: c, name: s.Name, log: s.Log, calls: make(map[string]int)}
 	if c.Alone {
 		return h.alone(c.Event)
 	}

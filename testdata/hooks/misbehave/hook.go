@@ -25,7 +25,6 @@ type hook struct {
 	config
 	name string
 	log  *logrus.Entry
-	tell func(string, *hostapi.JobUpdate)
 
 	mu    sync.Mutex
 	calls map[string]int // by job
@@ -157,21 +156,6 @@ func (h *hook) answer(req *hostapi.Request) (*hostapi.Outcome, error) {
 			logrus.ErrorLevel} {
 			h.log.WithField("value", h.Value).Log(level, "a line of level ", level)
 		}
-	case "tell":
-		u := &hostapi.JobUpdate{JobStderr: []string{h.Value}, Diag: "told",
-			Usage: &hostapi.HostUsage{OOMKills: new(int64(1))}}
-		id := req.Job.ID
-		time.AfterFunc(10*time.Millisecond, func() { h.tell(id, u) })
-	case "flood":
-		id := req.Job.ID
-		go func() {
-			for i := 0; ; i++ {
-				h.tell(id, &hostapi.JobUpdate{JobStderr: []string{fmt.Sprintf("line %d of %s", i, id)}})
-				if i%1000 == 999 {
-					time.Sleep(time.Millisecond)
-				}
-			}
-		}()
 	case "state":
 		return countInState(req.Job)
 	case "again":

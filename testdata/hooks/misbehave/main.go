@@ -12,9 +12,6 @@
 //	nonsense        answers every event with bytes that are no outcome
 //	no-events       handles nothing
 //	no-lifeline     does not notice that its host is gone
-//	old-sdk         has no notices, as hooks built before there were any
-//	liar            sends, unasked and without end, updates of jobs that it does not know, in
-//	                bytes that are no update
 //
 // Its configuration names the fault at an event, see config.go.
 package main
@@ -41,12 +38,6 @@ func main() {
 		select {}
 	case "nonsense":
 		serveNonsense()
-		return
-	case "old-sdk":
-		serveWith(without("/hookhost.v1.Hook/Notices"))
-		return
-	case "liar":
-		serveWith(lies)
 		return
 	case "no-events":
 		hostapi.Serve(func(*hostapi.Setup) (any, error) { return struct{}{}, nil })
