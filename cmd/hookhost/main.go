@@ -56,7 +56,7 @@ var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh
 
 func main() {
 	if mom.IsStub() {
-		mom.Become()
+		mom.RunStub()
 		os.Exit(exitHostFailed)
 	}
 	called := filepath.Base(os.Args[0])

@@ -38,7 +38,7 @@ launchers give to ssh and rsh are accepted and do nothing: -f -q -t -T -v -x -X,
 Exit status: CMD's, or 255.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return remshError(c.becomeTMRsh(user, args))
+			return remshError(c.execTMRsh(user, args))
 		},
 	}
 	f := cmd.Flags()
@@ -59,8 +59,8 @@ Exit status: CMD's, or 255.`,
 	return cmd
 }
 
-// becomeTMRsh becomes pbs_tmrsh. A return is a failure.
-func (c *cli) becomeTMRsh(user string, args []string) error {
+// execTMRsh becomes pbs_tmrsh. A return is a failure.
+func (c *cli) execTMRsh(user string, args []string) error {
 	if len(args) == 0 {
 		return errors.New("no host (see 'hookhost remsh --help')")
 	}

@@ -86,9 +86,9 @@ func (a *answer) refusal() string {
 	return kind + ": " + strings.ReplaceAll(message, "\n", "; ")
 }
 
-// become is an execve of the command, with what hooks say of its environment. A return is a
+// exec is an execve of the command, with what hooks say of its environment. A return is a
 // failure.
-func (c *call) become(a *answer) {
+func (c *call) exec(a *answer) {
 	path, err := exec.LookPath(c.command[0]) // by the PATH of this process, not by that of the command
 	if err != nil {
 		return

@@ -31,17 +31,17 @@ func main() {
 		case c.pid != 0:
 			return
 		default:
-			c.become(a)
+			c.exec(a)
 		}
 	}
-	err := becomeHookhost(env)
+	err := execHookhost(env)
 	os.Stderr.WriteString("pbs_attach: " + err.Error() + "\n")
 	os.Exit(127)
 }
 
-// becomeHookhost is an execve of hookhost by the name that PBS has for an attach. A return is a
+// execHookhost is an execve of hookhost by the name that PBS has for an attach. A return is a
 // failure.
-func becomeHookhost(env []string) error {
+func execHookhost(env []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

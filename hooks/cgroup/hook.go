@@ -112,7 +112,7 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "scan topology: %w", err)
 	}
-	self, err := ownProcesses(roots.Proc)
+	self, err := pidsOfHookAndHost(roots.Proc)
 	if err != nil {
 		return nil, err
 	}

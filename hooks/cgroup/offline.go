@@ -52,7 +52,7 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	if readErr != nil {
 		h.log.Errorf("vnodes may have been offline before: %v", readErr)
 	}
-	names := h.policy.ownVnodes(h.node(), req.Node, req.VnodeList)
+	names := h.policy.vnodesOfHost(h.node(), req.Node, req.VnodeList)
 	switch {
 	case o == nil:
 		o = &nodestate.Offline{Since: time.Now()}
@@ -99,7 +99,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		return h.kept.SetOffline(nil)
 	}
 	known := slices.Collect(maps.Values(req.VnodeList))
-	if !slices.ContainsFunc(known, tellsState) {
+	if !slices.ContainsFunc(known, hasState) {
 		return nil
 	}
 	if !h.policy.Vnodes.OnlineOfflinedNodes {
@@ -129,9 +129,9 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 	}
 }
 
-// tellsState reports whether v has PBS's state and comment. If there is a state, a missing comment
+// hasState reports whether v has PBS's state and comment. If there is a state, a missing comment
 // means that there is none: PBS leaves out what is not set.
-func tellsState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
+func hasState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
 // isOffline reports whether a vnode is offline, no matter who did it.
 func isOffline(v *hostapi.Vnode) bool {

@@ -228,7 +228,7 @@ func TestOwnVnodes(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(f *config.File) { f.Vnodes.PerNUMANode = true })
 	known := vnodes{testNode + "[x]": nil, "blade": nil, testNode + "[12]": {}}
 	want := []string{"blade", testNode, testNode + "[0]", testNode + "[12]", testNode + "[1]", testNode + "[x]"}
-	if got := n.policy.ownVnodes(n.hook.node(), testNode, known); !slices.Equal(got, want) {
+	if got := n.policy.vnodesOfHost(n.hook.node(), testNode, known); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v (known %v)", got, want, slices.Collect(maps.Keys(known)))
 	}
 }

@@ -80,10 +80,10 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if a.pids, err = pidsOf(job); err != nil {
 		return ask{}, err
 	}
-	if a.pmem, err = ownSize(job, "pmem"); err != nil {
+	if a.pmem, err = sizeAsked(job, "pmem"); err != nil {
 		return ask{}, err
 	}
-	if a.pvmem, err = ownSize(job, "pvmem"); err != nil {
+	if a.pvmem, err = sizeAsked(job, "pvmem"); err != nil {
 		return ask{}, err
 	}
 	a.rlimits, err = rlimitsOf(job)
@@ -101,8 +101,8 @@ func (a *ask) addWants(job *hostapi.Job, resources []string) (err error) {
 	return err
 }
 
-// ownSize returns a size from the job's own list. PBS writes 0 for a size that was not requested.
-func ownSize(job *hostapi.Job, name string) (pbs.Size, error) {
+// sizeAsked returns a size from the job's own list. PBS writes 0 for a size that was not requested.
+func sizeAsked(job *hostapi.Job, name string) (pbs.Size, error) {
 	text, ok := job.ResourceList[name]
 	if !ok {
 		return 0, nil
@@ -121,7 +121,7 @@ func (a *ask) addVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
 	if a.Vmem != nil {
 		return nil
 	}
-	size, err := ownSize(job, "vmem")
+	size, err := sizeAsked(job, "vmem")
 	if err != nil || size == 0 {
 		return err
 	}

@@ -19,8 +19,8 @@ import (
 // creates its cgroup. So the list can lack only jobs that began after it was made. This process
 // knows those jobs: it began them itself, or saw them in a later list.
 
-// ownProcesses returns the pids of this process and its parent, the host.
-func ownProcesses(procfs *kernfs.FS) ([]int, error) {
+// pidsOfHookAndHost returns the pids of this process and its parent, the host.
+func pidsOfHookAndHost(procfs *kernfs.FS) ([]int, error) {
 	self, err := proc.Self(procfs)
 	if err != nil {
 		return nil, err

@@ -74,7 +74,7 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 		add(name, p.offer(h).without(known[name], site))
 		return all
 	}
-	add(name, offer{cgswap: p.tellsCgswap()})
+	add(name, offer{cgswap: p.reportsCgswap()})
 	for _, n := range h.node.NUMA {
 		o := p.numaOffer(h, huge, n)
 		if o.ncpus == 0 && !n.HasMemory { // some machines have dozens of these, for their GPUs
@@ -116,7 +116,7 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	down := func(n int64) int64 { return max(0, n) / mb * mb }
 	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)),
 		hpmem: huge - huge%max(h.hugePages.Default, mb)}
-	o.cgswap = p.tellsCgswap()
+	o.cgswap = p.reportsCgswap()
 	o.vmem = o.mem // if swap does not count, vmem equals mem
 	if p.Memsw.Enabled && h.hasMemsw {
 		// Not below mem: a job may ask for both.
@@ -125,8 +125,8 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	return o
 }
 
-// tellsCgswap reports whether PBS is told about swap separately.
-func (p *policy) tellsCgswap() bool { return p.Memsw.Enabled && p.Memsw.ManageCgswap }
+// reportsCgswap reports whether PBS is told about swap separately.
+func (p *policy) reportsCgswap() bool { return p.Memsw.Enabled && p.Memsw.ManageCgswap }
 
 // countCPUs returns the greatest ncpus that a job can get from cpus on an empty host.
 func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
@@ -172,9 +172,9 @@ func proRata(total, part, whole int64) int64 {
 	return int64(n)
 }
 
-// ownVnodes returns the names of all vnodes of this host: those that PBS knows, and those that
+// vnodesOfHost returns the names of all vnodes of this host: those that PBS knows, and those that
 // startup reported.
-func (p *policy) ownVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode) []string {
+func (p *policy) vnodesOfHost(node *topology.Node, name string, known map[string]*hostapi.Vnode) []string {
 	names := map[string]bool{name: true}
 	for v := range known {
 		names[v] = true

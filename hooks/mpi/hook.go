@@ -64,7 +64,7 @@ func (h *hook) openKernel(remsh string) error {
 	}
 	environs := proc.NewEnvirons(roots.Proc)
 	facts := &stray.Reader{Procfs: roots.Proc, JobOf: tree.JobOf, Environ: environs.Read,
-		Hookhost: ownFiles(roots.Proc, remsh), Qsub: h.policy.qsub()}
+		Hookhost: programsOfHookhost(roots.Proc, remsh), Qsub: h.policy.qsub()}
 	h.strays = newStrays(h.policy.MPI.Strays, facts, members, h.log)
 	if !h.policy.MPI.PerTask { // otherwise hook cgroup reports them
 		h.ranks = newRanks(roots.Proc, members, environs)
@@ -72,8 +72,8 @@ func (h *hook) openKernel(remsh string) error {
 	return nil
 }
 
-// ownFiles returns hookhost's programs that users run: the host's program and those beside it.
-func ownFiles(procfs *kernfs.FS, remsh string) (files []kernfs.FileID) {
+// programsOfHookhost returns the programs that users run: that of the host and those beside it.
+func programsOfHookhost(procfs *kernfs.FS, remsh string) (files []kernfs.FileID) {
 	if id, err := procfs.Executable(os.Getppid()); err == nil {
 		files = append(files, id)
 	}

@@ -79,7 +79,7 @@ func (s *state) enderOf(job *hostapi.Job) ender {
 // them.
 func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []string, err error) {
 	l.Asked = askedFor(r)
-	own, err := ownWalltime(l.Asked)
+	own, err := walltimeAsked(l.Asked)
 	if err != nil {
 		return limits{}, nil, err
 	}
@@ -129,8 +129,8 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 	return l, append(told, more...), nil
 }
 
-// ownWalltime returns how long the job itself asks to run.
-func ownWalltime(r hostapi.Resources) (time.Duration, error) {
+// walltimeAsked returns how long the job itself asks to run.
+func walltimeAsked(r hostapi.Resources) (time.Duration, error) {
 	own, err := durationOf(r, walltime)
 	if err != nil {
 		return 0, err

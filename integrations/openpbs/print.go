@@ -45,7 +45,7 @@ func (r Registration) Print(version string) ([]byte, error) {
 		}
 		line := fmt.Sprintf("set hook %s %s = %s\n", r.Name, a[0], a[1])
 		whole.WriteString(line)
-		if !r.keeps(a[0], a[1]) {
+		if !r.preserves(a[0], a[1]) {
 			named.WriteString(line)
 		}
 	}

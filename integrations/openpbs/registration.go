@@ -52,13 +52,13 @@ func Default() Registration {
 var ErrStock = errors.New("hook " + Stock + " is enabled: both would confine each job, in cgroups of the same name. " +
 	"Drain the nodes, then give --disable-pbs-cgroups, or disable it yourself")
 
-// kept are the attributes that a hook which is installed keeps, as far as they are not named.
-var kept = []string{"order", "alarm", "freq", "fail_action"}
+// preserved are the attributes that a hook which is installed keeps, as far as they are not named.
+var preserved = []string{"order", "alarm", "freq", "fail_action"}
 
-// keeps reports whether an installed hook that has value keeps it. PBS forgets freq with
+// preserves reports whether an installed hook that has value keeps it. PBS forgets freq with
 // exechost_periodic.
-func (r Registration) keeps(attribute, value string) bool {
-	return slices.Contains(kept, attribute) && !slices.Contains(r.Named, attribute) &&
+func (r Registration) preserves(attribute, value string) bool {
+	return slices.Contains(preserved, attribute) && !slices.Contains(r.Named, attribute) &&
 		(attribute != "freq" || value != "")
 }
 
@@ -167,7 +167,7 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	}
 	for _, a := range r.attributes() {
 		value := have.Attributes[a[0]]
-		if !sameList(value, a[1]) && !(installed && r.keeps(a[0], value)) {
+		if !sameList(value, a[1]) && !(installed && r.preserves(a[0], value)) {
 			set(r.Name, a[0], a[1])
 		}
 	}

@@ -183,7 +183,7 @@ func (w *walk) makeTmpDir() (string, error) {
 	err = root.Mkdir(name, 0o700)
 	made := err == nil
 	if errors.Is(err, fs.ErrExist) {
-		if err = w.ownsDir(root, name); err != nil {
+		if err = w.checkDir(root, name); err != nil {
 			name = unguessable(name)
 			err = root.Mkdir(name, 0o700)
 			made = err == nil
@@ -200,7 +200,7 @@ func (w *walk) makeTmpDir() (string, error) {
 	return path, nil
 }
 
-func (w *walk) ownsDir(root *os.Root, name string) error {
+func (w *walk) checkDir(root *os.Root, name string) error {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return err

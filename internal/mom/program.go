@@ -69,7 +69,7 @@ func (w *walk) launch(s *stub, req *hostapi.Request, out *hostapi.Outcome) error
 	if w.spec.Umask != nil {
 		o.Umask = *w.spec.Umask
 	}
-	return s.become(o)
+	return s.execute(o)
 }
 
 // findProgram finds a program as a shell does: directly if it has a slash, else in the directories

@@ -21,7 +21,7 @@ import (
 // has this process ignore, as the command run does. A shell cannot trap these.
 func TestMain(m *testing.M) {
 	if IsStub() {
-		Become()
+		RunStub()
 		os.Exit(ExitFailed)
 	}
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {

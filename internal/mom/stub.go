@@ -17,7 +17,7 @@ import (
 
 // stub is a process in its own session that waits to become a job's program, as a child of pbs_mom
 // does. The event execjob_launch moves it into the job's cgroup, and then it execs. So not a single
-// instruction of the program runs outside. The stub runs this program: see Become.
+// instruction of the program runs outside. The stub runs this program: see RunStub.
 type stub struct {
 	*proc.Child
 	line *os.File // to the stub
@@ -77,8 +77,8 @@ func startStub(spec *Spec) (*stub, error) {
 	return s, nil
 }
 
-// become makes the stub run a program. It fails with *ExecError if the program is at fault.
-func (s *stub) become(o *order) error {
+// execute makes the stub run a program. It fails with *ExecError if the program is at fault.
+func (s *stub) execute(o *order) error {
 	if err := gob.NewEncoder(s.line).Encode(o); err != nil {
 		return fmt.Errorf("execute %s: order the stub: %w", o.Path, err)
 	}
@@ -102,16 +102,16 @@ func (s *stub) end() {
 	s.Wait(ctx)
 }
 
-// IsStub reports whether this program was started as a stub. If so, its main function calls Become.
+// IsStub reports whether this program was started as a stub. Its main function then calls RunStub.
 func IsStub() bool { return os.Args[0] == stubName && len(os.Args) == 2 }
 
-// Become runs a stub. It returns if the stub cannot become the program. The stub's caller receives
+// RunStub runs a stub. It returns if the stub cannot become the program. The stub's caller receives
 // the errno of execve(2), or another error as text.
-func Become() {
+func RunStub() {
 	if fd, err := strconv.Atoi(os.Args[1]); err == nil {
 		unix.CloseOnExec(fd)
 		line := os.NewFile(uintptr(fd), "order")
-		err := obey(line)
+		err := carryOut(line)
 		if errno, is := err.(syscall.Errno); is { // execve(2)'s, which is not wrapped
 			fmt.Fprint(line, int(errno))
 		} else {
@@ -123,12 +123,12 @@ func Become() {
 // room is the memory mapped for the order. An environment has at most 6 MB.
 const room = 32 << 20
 
-// obey waits for the order and carries it out.
+// carryOut waits for the order and carries it out.
 //
 // By the time the order comes, the job's limits are in force. So the runtime must already have what
 // it still needs: memory (-l pvmem) and its threads (-l pids). With one cpu, these are the thread
 // that is locked here and one for everything else.
-func obey(line *os.File) error {
+func carryOut(line *os.File) error {
 	runtime.LockOSThread()
 	elsewhere := make(chan struct{})
 	go close(elsewhere)

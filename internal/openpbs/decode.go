@@ -175,7 +175,7 @@ func (d *decoder) jobEvent(e *Event) error {
 	req.Job = job.job(id)
 	e.Unasked = unasked(req.Job)
 	if !foreign {
-		req.VnodeList = ownVnodes(d.vnodes(d.body[last+1:]), req)
+		req.VnodeList = vnodesHere(d.vnodes(d.body[last+1:]), req)
 	}
 	switch req.Event {
 	case hostapi.EventLaunch:

@@ -59,10 +59,10 @@ const MaxInput = 8 << 20
 // IsInput reports, from the first bytes, whether b is an input file of MoM (Decode) and not JSON.
 func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
 
-// ownVnodes returns those of a job's vnode_list that belong to this host. They are named after it,
+// vnodesHere returns those of a job's vnode_list that belong to this host. They are named after it,
 // or the job has them here. MoM also lists the job's vnodes on other hosts
 // (src/resmom/mom_hook_func.c, vnl_add_vnode_entries).
-func ownVnodes(list map[string]*hostapi.Vnode, req *hostapi.Request) map[string]*hostapi.Vnode {
+func vnodesHere(list map[string]*hostapi.Vnode, req *hostapi.Request) map[string]*hostapi.Vnode {
 	var here []pbs.VnodeChunk
 	if chunks, err := pbs.JobChunks(req.Job.ExecVnode, req.Job.ExecHost2); err == nil {
 		here = pbs.Pick(chunks, pbs.ChunksHere(chunks, req.Node, req.Job.MotherSuperior))
@@ -75,8 +75,8 @@ func ownVnodes(list map[string]*hostapi.Vnode, req *hostapi.Request) map[string]
 	return list
 }
 
-// ownVnodes returns the names of this host's vnodes in the event, and of the natural vnode.
-func (e *Event) ownVnodes() []string {
+// vnodeNames returns the names of this host's vnodes in the event, and of the natural vnode.
+func (e *Event) vnodeNames() []string {
 	node := e.Request.Node
 	if node == "" {
 		return nil

@@ -26,7 +26,7 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	if e.Request.Event == hostapi.EventStartup && !custom.Knows(DiagMessages) {
 		vnodes = withDiagMessages(vnodes, e.Request.Node)
 	}
-	own := e.ownVnodes()
+	own := e.vnodeNames()
 	failed, recovered := slices.Contains(out.FailAction, failOffline), slices.Contains(out.FailAction, failClear)
 	names := map[string]bool{}
 	for name := range vnodes {

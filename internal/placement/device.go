@@ -25,8 +25,8 @@ func (m *machine) countDevices(own []int) {
 	}
 }
 
-// own makes picked the job's devices.
-func (m *machine) own(picked []int) {
+// assign makes picked the job's devices.
+func (m *machine) assign(picked []int) {
 	m.near = map[int]int{}
 	for _, i := range picked {
 		numa := m.req.Devices[i].NUMA

@@ -27,7 +27,7 @@ func AppendAs(uid, gid int, path, text string) error {
 		// credentials.
 		runtime.LockOSThread()
 		done <- func() error {
-			if err := becomeUser(uid, gid); err != nil {
+			if err := setUser(uid, gid); err != nil {
 				return err
 			}
 			// O_NONBLOCK, because opening a fifo would wait for a reader.
@@ -58,9 +58,9 @@ func AppendAs(uid, gid int, path, text string) error {
 	}
 }
 
-// becomeUser gives only the calling thread a user's access to files (credentials(7)). If the file
+// setUser gives only the calling thread a user's access to files (credentials(7)). If the file
 // system uid is not root's, the kernel removes the capabilities to bypass file modes.
-func becomeUser(uid, gid int) error {
+func setUser(uid, gid int) error {
 	groups := uint32(gid)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&groups)), 0); errno != 0 {
 		return fmt.Errorf("setgroups %d: %w", gid, errno)

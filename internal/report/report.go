@@ -141,7 +141,7 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 	}
 	total := usage.Sum(perHost)
 	for _, name := range []string{"vmem", "hpmem"} { // pbs_mom logs neither for its sisters: a part is not the total
-		if !toldByAll(perHost, name) {
+		if !reportedByAll(perHost, name) {
 			delete(total, name)
 			delete(told, name)
 		}
@@ -160,11 +160,11 @@ func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration
 	return Used(total)
 }
 
-// toldByAll returns false if one of several hosts reports its mem, but not the named resource.
-func toldByAll(perHost map[string]hostapi.Resources, name string) bool {
+// reportedByAll returns false if one of several hosts reports its mem, but not the named resource.
+func reportedByAll(perHost map[string]hostapi.Resources, name string) bool {
 	for _, used := range perHost {
 		_, mem := used["mem"]
-		if _, tells := used[name]; mem && !tells && len(perHost) > 1 {
+		if _, reported := used[name]; mem && !reported && len(perHost) > 1 {
 			return false
 		}
 	}
