@@ -125,8 +125,7 @@ func (w *wreck) fault(trouble plannedTrouble) (apply, lift func() error) {
 	case seriesHarm:
 		return func() error { return w.spoil(trouble.pick, ".series") }, none
 	case nodeHarm:
-		names := []string{"cgroup.offline", "remark"}
-		file := w.path("state/" + names[trouble.pick/3%2])
+		file := w.path("state/cgroup.offline")
 		return func() error { return os.WriteFile(file, mutilated(trouble.pick, nil), 0o600) }, none
 	case reportTorn:
 		return func() error { return w.harmReport(tear) }, none

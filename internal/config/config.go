@@ -99,7 +99,6 @@ type Vnodes struct {
 	OnlineOfflinedNodes   bool     `toml:"online_offlined_nodes" json:"online_offlined_nodes"`
 	OnlineMinDelay        Duration `toml:"online_nodes_min_delay" json:"online_nodes_min_delay"`
 	PeriodicResourceUsage bool     `toml:"periodic_resc_update" json:"periodic_resc_update"`
-	CommentConfigRefused  bool     `toml:"comment_config_refused" json:"comment_config_refused"`
 }
 
 // CPU configures the cpu controller.

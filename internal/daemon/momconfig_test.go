@@ -46,24 +46,3 @@ func TestConfigurationCountsOfTheMoMThatTheConfigurationNamesAndOfOneThatCameLat
 		})
 	}
 }
-
-func TestRemarkInACommentIsAddedAndTakenBack(t *testing.T) {
-	const remark = "hookhost: x"
-	for _, tt := range []struct{ before, with, later, without string }{
-		{"", remark, remark, ""},
-		{"the disk", "the disk; " + remark, "the disk; " + remark, "the disk"},
-		{"", remark, remark + "; the disk", "the disk"},
-		{"a", "a; " + remark, "a; " + remark + " b", "a b"},
-		{"a", "a; " + remark, "c", "c"},
-	} {
-		if got := withRemark(tt.before, remark); got != tt.with {
-			t.Errorf("%q with it: %q, want %q", tt.before, got, tt.with)
-		}
-		if got := withoutRemark(tt.later, remark); got != tt.without {
-			t.Errorf("%q without it: %q, want %q", tt.later, got, tt.without)
-		}
-	}
-	if got := withoutRemark("a; b", ""); got != "a; b" {
-		t.Errorf("without nothing: %q", got)
-	}
-}

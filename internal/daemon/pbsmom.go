@@ -86,11 +86,6 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		ctx = context.WithoutCancel(ctx)
 	}
 	v, err := m.handle(ctx, e, call)
-	if err == nil {
-		if err := m.conf.commentVnode(req, v.Outcome); err != nil {
-			m.log.Errorf("comment of vnode %s: %v", req.Node, err)
-		}
-	}
 	if err != nil { // the host's own errors are self-explanatory
 		text := fmt.Sprintf("hookhost: %s: %s", e.Name(), strings.TrimPrefix(err.Error(), e.Name()+": "))
 		changes := e.Failed("error", text, e.Refusable(), text)
@@ -190,22 +185,15 @@ func (m *pbsMoM) leaderOf(call api.MoMCall) (int, error) {
 }
 
 // mustAsk reports whether the hook has to ask the server for the state and comment of this host's
-// vnodes. One of our hooks may have put them offline, and MoM does not know their current state. Or
-// hookhost has to add a remark to the comment, or remove it.
+// vnodes. One of our hooks may have put them offline, and MoM does not know their current state.
 func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
-	if call.Asked || e.Request.Event != hostapi.EventPeriodic && e.Request.Event != hostapi.EventStartup {
+	if call.Asked || e.Request.Event != hostapi.EventPeriodic {
 		return false
 	}
 	for _, v := range e.Request.VnodeList {
 		if v != nil && (v.State != "" || v.Comment != nil) {
 			return false
 		}
-	}
-	if m.conf.mustRemark() {
-		return true
-	}
-	if e.Request.Event != hostapi.EventPeriodic {
-		return false
 	}
 	offline, err := nodestate.Dir(m.conf.paths.State).IsOffline()
 	if err != nil {

@@ -4,7 +4,6 @@
 //	PBS_HOME/mom_priv/vntype    what PBS calls the node's type; see Vntype
 //	cgroup.offline              that hook cgroup has put the node's vnodes offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
-//	remark                      what is in the comment of the node's vnode; see Remark
 //	vnodes                      the vnodes of NUMA nodes that PBS was told of; see Vnodes
 //
 // All but the first are in the state directory. A file is replaced as a whole or not at all, and is
@@ -30,7 +29,6 @@ type Dir string
 const (
 	offlineFile = "cgroup.offline"
 	configFile  = "configuration"
-	remarkFile  = "remark"
 	vnodesFile  = "vnodes"
 )
 
@@ -86,15 +84,6 @@ func (d Dir) Configuration() ([]byte, error) { return d.read(configFile) }
 
 // SetConfiguration keeps the configuration that was taken over, nil for none. Idempotent.
 func (d Dir) SetConfiguration(text []byte) error { return d.replace(configFile, text) }
-
-// Remark returns what hookhost has added to the comment of the node's vnode, "" for nothing.
-func (d Dir) Remark() (string, error) {
-	b, err := d.read(remarkFile)
-	return string(b), err
-}
-
-// SetRemark notes what was added to the comment, "" for nothing. Idempotent.
-func (d Dir) SetRemark(text string) error { return d.replace(remarkFile, []byte(text)) }
 
 // Vnodes returns the vnodes beside the natural one that PBS was told of, by name with their
 // resources_available; nil where there are none. A damaged note is none.

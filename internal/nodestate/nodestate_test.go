@@ -62,16 +62,12 @@ func TestNoDirKeepsNothing(t *testing.T) {
 	}
 }
 
-func TestConfigurationAndRemarkSurvive(t *testing.T) {
+func TestConfigurationSurvives(t *testing.T) {
 	d := Dir(t.TempDir())
 	for _, text := range []string{"[memory]\n", "x", "", ""} {
 		must.NoError(t, d.SetConfiguration([]byte(text)))
-		must.NoError(t, d.SetRemark(text))
 		if got, err := d.Configuration(); string(got) != text || (got == nil) != (text == "") || err != nil {
 			t.Errorf("configuration %q, %v, want %q", got, err, text)
-		}
-		if got, err := d.Remark(); got != text || err != nil {
-			t.Errorf("remark %q, %v, want %q", got, err, text)
 		}
 	}
 	if files, err := os.ReadDir(string(d)); err != nil || len(files) != 0 {
