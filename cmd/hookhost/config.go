@@ -31,14 +31,10 @@ func (c *cli) configCommand() *cobra.Command {
 			// Only the file that nobody named may be absent.
 			unnamed := path == config.Path && len(args) == 0 && !cmd.Flags().Changed("config")
 			if errors.Is(err, fs.ErrNotExist) && unnamed {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: no such file: every setting has its default\n", path)
-				return nil
+				return c.checkSentHere(cmd.OutOrStdout())
 			}
-			var refused error
 			if path == c.Config {
-				var s settings.Settings
-				s, err = c.readSettings(true)
-				refused = s.Refused
+				_, err = c.readSettings(true)
 			} else {
 				here, hereErr := hereFor(path)
 				if hereErr != nil {
@@ -49,15 +45,11 @@ func (c *cli) configCommand() *cobra.Command {
 			if err != nil {
 				return misuse(err)
 			}
-			if refused != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "hookhost: below it: %v\n", refused)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes; hookhost doctor tells whether this node can do it\n", path)
-			return nil
+			return writeNoMistakes(cmd.OutOrStdout(), path)
 		},
 	}, &cobra.Command{
 		Use: "show", Args: noArgs,
-		Short: "Print every setting with the value in force, and where it comes from: PBS, the file or the default",
+		Short: "Print every setting with the value in force, and where it comes from: file, PBS or default",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.loadSettings()
 			if err != nil {
@@ -66,7 +58,7 @@ func (c *cli) configCommand() *cobra.Command {
 			if err := c.showConditions(cmd.OutOrStdout(), s); err != nil {
 				return err
 			}
-			b, err := s.File.Show(s.Called)
+			b, err := s.File.Show(sourceOf(s))
 			if err != nil {
 				return err
 			}
@@ -75,6 +67,34 @@ func (c *cli) configCommand() *cobra.Command {
 		},
 	}, c.configImportCommand())
 	return cmd
+}
+
+// checkSentHere checks the configuration of a node without a file of its own.
+func (c *cli) checkSentHere(w io.Writer) error {
+	s, err := c.loadSettings()
+	switch {
+	case err != nil:
+		return err
+	case s.Refused != nil:
+		return misuse(s.Refused)
+	case s.InForce == nil:
+		_, err := fmt.Fprintf(w, "%s: no such file: every setting has its default\n", c.Config)
+		return err
+	}
+	return writeNoMistakes(w, s.Path)
+}
+
+func writeNoMistakes(w io.Writer, path string) error {
+	_, err := fmt.Fprintf(w, "%s: no mistakes; hookhost doctor tells whether this node can do it\n", path)
+	return err
+}
+
+// sourceOf returns the name of the file in force for people.
+func sourceOf(s settings.Settings) string {
+	if s.InForce != nil {
+		return "PBS"
+	}
+	return s.Path
 }
 
 // showConditions writes comments: what each condition of the configuration is on this host, and
@@ -91,17 +111,15 @@ func (c *cli) showConditions(w io.Writer, s settings.Settings) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range s.File.Layers() {
-		list := s.File.Conditions(l)
-		if len(list) == 0 {
-			continue
-		}
-		fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", s.Called(l), name, vntype)
-		for _, one := range list {
-			text := strings.Join(strings.Fields(one.Text), " ")
-			fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, text)
-		}
-		fmt.Fprintln(w)
+	list := s.File.Conditions()
+	if len(list) == 0 {
+		return nil
 	}
-	return nil
+	fmt.Fprintf(w, "# Conditions of %s on host %s (vntype: %s):\n", sourceOf(s), name, vntype)
+	for _, one := range list {
+		text := strings.Join(strings.Fields(one.Text), " ")
+		fmt.Fprintf(w, "#   line %d: %s = %t, from %q\n", one.Line, one.Key, one.Value, text)
+	}
+	_, err = fmt.Fprintln(w)
+	return err
 }

@@ -10,12 +10,13 @@ import (
 )
 
 const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes; "-" is
-standard input. The file is checked first. PBS sends it to every node within seconds, and to a node that was down
-when it is up. A daemon takes it over at the next event of its node: the next job has it. A key that
-is set in the node's own /etc/hookhost/hookhost.toml wins.
+standard input. The file is checked first. PBS sends it to every node within seconds, and to a node
+that was down when it is up. It is in force from the next event of its node: the next job has it.
+Conditions such as "host in: LIST" and "vntype in: LIST" let one file serve unlike nodes. A node that
+has its own /etc/hookhost/hookhost.toml uses that file instead.
 
-Two things only a node's own file can say: host.node and [openpbs]. The table [shim] is only for
-PBS's.
+host.node and [openpbs] can be only in a node's own file. The shim always reads the table [shim] of
+PBS's file, which a node's own file cannot have.
 
 Without FILE the configuration that PBS has is printed.`
 
@@ -74,10 +75,10 @@ func (c *cli) checkSent(name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := config.Merge(here, config.Layer{Name: name, Text: text}); err != nil {
-		return err
+	if _, err = config.Parse(text, here); err == nil {
+		err = config.CheckSent(text)
 	}
-	if err := config.CheckSent(text); err != nil {
+	if err != nil {
 		return fmt.Errorf("configuration %s: %w", name, err)
 	}
 	return nil

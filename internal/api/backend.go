@@ -103,9 +103,8 @@ type NodeInfo struct {
 
 // ConfigInfo compares the host's configuration files with the configuration in force.
 type ConfigInfo struct {
-	File     string `json:"file"`
-	AbovePBS bool   `json:"above_pbs,omitempty"` // File takes precedence over what PBS has sent
-	Error    string `json:"error,omitempty"`     // why it cannot be read
+	File  string `json:"file"`
+	Error string `json:"error,omitempty"` // why it cannot be read
 	// Reload lists settings that wait for a reload, Restart those that wait for a restart. As long
 	// as there is one of the latter, a reload changes nothing.
 	Reload  []Setting `json:"reload,omitempty"`

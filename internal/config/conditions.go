@@ -49,18 +49,10 @@ type Condition struct {
 // OnVntype reports whether a condition depends on the vntype.
 func (c Condition) OnVntype() bool { return onVntype.MatchString(c.Text) }
 
-// Conditions returns the conditions of these layers of f, in their order. Without layers it returns
-// those of all.
-func (f *File) Conditions(layers ...Layer) []Condition {
-	if len(layers) == 0 {
-		layers = f.layers
-	}
-	var all []Condition
-	for _, l := range layers {
-		_, list, _ := resolve(l.Text, f.here) // an error was reported when it was parsed
-		all = append(all, list...)
-	}
-	return all
+// Conditions returns the conditions of f, in the order of its text.
+func (f *File) Conditions() []Condition {
+	_, list, _ := resolve(f.text, f.here) // an error was reported when it was parsed
+	return list
 }
 
 // resolve returns the text with true or false in place of each condition. Nothing else moves, so an
@@ -70,9 +62,6 @@ func resolve(b []byte, here Here) ([]byte, []Condition, error) {
 	found := booleans(b)
 	if len(found) == 0 {
 		return b, nil, nil
-	}
-	if node, _ := stringAt(b, "host", "node"); node != "" {
-		here.Host = node
 	}
 	resolved := slices.Clone(b)
 	var list []Condition

@@ -57,8 +57,8 @@ type File struct {
 
 	Device []Device `toml:"device,omitempty" json:"device,omitempty"`
 
-	layers []Layer // from which it was parsed
-	here   Here    // for which its conditions were evaluated
+	text []byte // from which it was parsed
+	here Here   // for which its conditions were evaluated
 }
 
 // Host configures the host process.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strings"
@@ -54,4 +55,32 @@ func (f *File) TOML() ([]byte, error) {
 		}
 	}
 	return []byte(strings.Join(lines, "")), nil
+}
+
+// Show returns the configuration as TOML does. A comment after each value says where it comes from:
+// "default", or the file with that name for people, and the line there.
+func (f *File) Show(file string) ([]byte, error) {
+	text, err := f.TOML()
+	if err != nil {
+		return nil, err
+	}
+	origins := map[string]string{}
+	walk(f.text, func(key []string, line int, _ *unstable.Node) {
+		name := settingOf(key)
+		origins[name] = cmp.Or(origins[name], fmt.Sprintf("%s, line %d", file, line))
+	})
+	lines := strings.SplitAfter(string(text), "\n")
+	walk(text, func(key []string, line int, _ *unstable.Node) {
+		origin := cmp.Or(origins[settingOf(key)], "default")
+		lines[line-1] = strings.TrimSuffix(lines[line-1], "\n") + " # " + origin + "\n"
+	})
+	return []byte(strings.Join(lines, "")), nil
+}
+
+// settingOf returns the key of a setting: all [[device]] tables together are one.
+func settingOf(key []string) string {
+	if under(key, []string{"device"}) {
+		return "device"
+	}
+	return strings.ToLower(strings.Join(key, "."))
 }

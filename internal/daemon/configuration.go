@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +40,18 @@ type configuration struct {
 // read reads the configuration files.
 func (c *configuration) read() (settings.Settings, error) { return c.paths.Source().Read(c.paths.Must) }
 
+// momHome returns the configured home of pbs_mom with symbolic links resolved, or "".
+func (c *configuration) momHome() string {
+	home, err := c.file.Load().OpenPBS.MoMHome()
+	if err != nil {
+		return ""
+	}
+	if own, err := filepath.EvalSymlinks(home); err == nil {
+		return own
+	}
+	return home
+}
+
 // reportBounds returns the bounds in the configuration in force.
 func (c *configuration) reportBounds() reports.Bounds {
 	r := c.file.Load().Reports
@@ -53,7 +67,9 @@ func (c *configuration) Reload(ctx context.Context) error {
 	if err == nil {
 		err = c.apply(ctx, s.File)
 	}
-	c.noteSent(s, err)
+	if err == nil {
+		c.noteSent(s)
+	}
 	return err
 }
 
@@ -139,7 +155,7 @@ func (c *configuration) checkRestart(file *config.File) error {
 // info compares the configuration files with the configuration in force.
 func (c *configuration) info() *api.ConfigInfo {
 	s, err := c.read()
-	info := &api.ConfigInfo{File: c.paths.Config, AbovePBS: s.InForce != nil}
+	info := &api.ConfigInfo{File: cmp.Or(s.Path, c.paths.Config)}
 	var all, restart []config.Change
 	if err == nil {
 		all, restart, err = c.waiting(s.File)

@@ -14,32 +14,25 @@ import (
 // sent is the daemon's knowledge of the configuration that PBS sends.
 type sent struct {
 	mu      sync.Mutex
-	known   bool             // a configuration was read
-	dir     string           // directory of MoM's hooks, from the configuration
+	own     bool             // the node's own file is in force
+	path    string           // where MoM stores PBS's; "" as long as hookhost's hook is not there
 	version settings.Version // the last version that was read
-	refused string           // why that version is not in force, or ""
 }
 
 // swapWithin bounds how long an event waits for the calls of the replaced programs to end.
 const swapWithin = time.Second
 
-// noteSent records that a configuration was read; err is why it could not be put in force. Once
-// PBS's configuration is in force, a copy of it is written, in case PBS then sends one that is
-// invalid.
-func (c *configuration) noteSent(s settings.Settings, err error) {
+// noteSent records that a configuration was put in force. A copy of PBS's is written, in case PBS
+// then sends one that is invalid and the daemon is restarted.
+func (c *configuration) noteSent(s settings.Settings) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
-	if err != nil {
-		c.sent.refused = err.Error()
-		return
-	}
-	c.sent.known, c.sent.dir, c.sent.version, c.sent.refused = true, s.PBS.Dir, s.PBS.Version, ""
+	c.sent.own, c.sent.path, c.sent.version = s.Own, s.PBS.Path, s.PBS.Version
 	if s.Refused != nil {
 		c.log.Errorf("what PBS has sent is refused, the one before stays in force: %v", s.Refused)
-		c.sent.refused = s.Refused.Error()
 		return
 	}
-	if !s.PBS.There {
+	if s.Own || !s.PBS.There {
 		return
 	}
 	if err := nodestate.Dir(c.paths.State).SetConfiguration(s.InForce); err != nil {
@@ -47,43 +40,12 @@ func (c *configuration) noteSent(s settings.Settings, err error) {
 	}
 }
 
-// momHome returns the configured home of pbs_mom with symbolic links resolved, or "".
-func (c *configuration) momHome() string {
-	home, err := c.file.Load().OpenPBS.MoMHome()
-	if err != nil {
-		return ""
-	}
-	if own, err := filepath.EvalSymlinks(home); err == nil {
-		return own
-	}
-	return home
-}
-
-// hooksOf returns the hooks folder of the MoM with that home, as the configuration names it. For
-// any other MoM it returns "": that MoM does not configure this host.
-func (c *configuration) hooksOf(home string) string {
-	c.sent.mu.Lock()
-	known, dir := c.sent.known, c.sent.dir
-	c.sent.mu.Unlock()
-	if !known || home == "" {
-		return ""
-	}
-	at := string(openpbs.HooksOf(home))
-	if dir == "" && home == c.momHome() { // PBS was installed on this host after the daemon started
-		return at
-	}
-	if own, err := filepath.EvalSymlinks(dir); dir == at || err == nil && own == at {
-		return dir
-	}
-	return ""
-}
-
 // receive puts the configuration in force that PBS has sent since the last event, if any. Each
 // event checks the file once, so nothing has to be watched. The next job uses the configuration
-// that the administrator sees on the node. home belongs to the MoM that sends the event.
-func (c *configuration) receive(ctx context.Context, home, hook string) {
-	dir := c.hooksOf(home)
-	if dir == "" || filepath.Base(hook) != hook || !c.isNew(settings.VersionOf(filepath.Join(dir, hook+".CF"))) {
+// that the administrator sees on the node. hook is the name of MoM's hook that sends the event.
+func (c *configuration) receive(ctx context.Context, hook string) {
+	path := c.sentPath(hook)
+	if path == "" || !c.isNew(settings.VersionOf(path)) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, swapWithin)
@@ -95,13 +57,31 @@ func (c *configuration) receive(ctx context.Context, home, hook string) {
 	c.log.WithField("hook", hook).Info("PBS has sent a configuration: reloaded")
 }
 
+// sentPath returns where MoM stores the configuration of hookhost's hook; "" if that does not
+// count, or is unknown. The MoM is the configured one, also for events of another MoM of this host.
+func (c *configuration) sentPath(hook string) string {
+	c.sent.mu.Lock()
+	own, path := c.sent.own, c.sent.path
+	c.sent.mu.Unlock()
+	switch {
+	case own:
+		return ""
+	case path != "":
+		return path
+	}
+	home, err := c.file.Load().OpenPBS.MoMHome()
+	if err != nil || filepath.Base(hook) != hook {
+		return ""
+	}
+	return openpbs.HooksOf(home).Config(hook) // the hook, or PBS, came after the daemon's start
+}
+
 // isNew records a version of PBS's configuration, and reports whether it has changed. If several
 // events see the change, only the first gets true.
 func (c *configuration) isNew(v settings.Version) bool {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
-	was := c.sent.version
-	if v.Inode == was.Inode && v.Size == was.Size && v.Changed == was.Changed {
+	if v == c.sent.version {
 		return false
 	}
 	if v != (settings.Version{}) && v.Size == 0 { // MoM has opened it and not written it yet

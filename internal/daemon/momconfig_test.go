@@ -5,44 +5,32 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestConfigurationCountsOfTheMoMThatTheConfigurationNamesAndOfOneThatCameLater(t *testing.T) {
-	home, other := t.TempDir(), t.TempDir()
-	link := filepath.Join(other, "link")
-	for _, err := range []error{os.MkdirAll(string(openpbs.HooksOf(home)), 0o750), os.Symlink(home, link)} {
-		must.NoError(t, err)
-	}
-	conf := filepath.Join(other, "pbs.conf")
-	none, named, linked := "", string(openpbs.HooksOf(home)), string(openpbs.HooksOf(link))
+func TestOnlyTheConfiguredMoMsConfigurationCounts(t *testing.T) {
+	const path = "/pbs/mom_priv/hooks/h.CF"
+	conf := filepath.Join(t.TempDir(), "pbs.conf")
+	must.NoError(t, os.WriteFile(conf, []byte("PBS_HOME=/pbs\n"), 0o600))
 	for _, tt := range []struct {
-		name       string
-		dir        *string
-		conf, home string
-		want       string
+		name, hook string
+		path       string
+		own        bool
+		conf, want string
 	}{
-		{"the configuration's", &named, "", home, named},
-		{"the configuration's by another path", &linked, "", home, linked},
-		{"another's", &named, "", other, ""},
-		{"of no home that is known", &named, "", "", ""},
-		{"before the configuration is in force", nil, "", home, ""},
-		{"PBS that came later", &none, "PBS_HOME=" + home + "\n", home, named},
-		{"another's beside PBS that came later", &none, "PBS_HOME=" + home + "\n", other, ""},
-		{"another's without a pbs.conf", &none, "", other, ""},
+		{"as it was read", "h", path, false, conf, path},
+		{"at an event of another MoM", "other", path, false, conf, path},
+		{"beside the node's own file", "h", path, true, conf, ""},
+		{"of a hook that came later", "h", "", false, conf, path},
+		{"without PBS", "h", "", false, "", ""},
+		{"of a hook that is a path", "../h", "", false, conf, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			must.NoError(t, os.WriteFile(conf, []byte(tt.conf), 0o600))
-			c := &configuration{}
-			c.file.Store(&config.File{OpenPBS: config.OpenPBS{Conf: conf}})
-			if tt.dir != nil {
-				c.sent.known, c.sent.dir = true, *tt.dir
-			}
-			if got := c.hooksOf(tt.home); got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
-			}
-		})
+		c := &configuration{}
+		c.sent.path, c.sent.own = tt.path, tt.own
+		c.file.Store(&config.File{OpenPBS: config.OpenPBS{Conf: tt.conf}})
+		if got := c.sentPath(tt.hook); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

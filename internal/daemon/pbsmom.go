@@ -140,7 +140,7 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 		}
 	}
 	home := pbs.HomeOfHook(m.procfs, call.Caller, m.conf.momHome)
-	m.conf.receive(ctx, home, e.Hook)
+	m.conf.receive(ctx, e.Hook)
 	if err := m.conf.learnVntype(ctx, req); err != nil {
 		m.log.Error(err) // the event uses what was known about the node before
 	}

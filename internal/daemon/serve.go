@@ -75,7 +75,7 @@ func Serve(ctx context.Context, o Options) error {
 			o.Log.Error(err)
 		}
 	}()
-	d.conf.noteSent(o.Settings, nil)
+	d.conf.noteSent(o.Settings)
 	d.configured()
 	listener.Refused = d.refusals.note
 	server := d.server()

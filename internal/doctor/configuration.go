@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
 // examineFromPBS reports whether the configuration that PBS has sent to this node is in force. It
@@ -18,7 +20,9 @@ func (n *Node) examineFromPBS() []Finding {
 			"mend it and 'hookhost openpbs config FILE' on the PBS server's host; "+
 				"or install the hookhost here that knows it")}
 	case s.InForce != nil:
-		return []Finding{ok(what, s.PBS.Version.Path+", below "+n.Config)}
+		return []Finding{ok(what, s.PBS.Path)}
+	case s.Own && s.PBS.Version != (settings.Version{}):
+		return []Finding{ok(what, s.PBS.Path+": not in force, since this node has its own, "+s.Path)}
 	}
 	return nil
 }

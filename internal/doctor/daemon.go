@@ -63,9 +63,6 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 	}
 	const what = "configuration"
 	file := info.File
-	if info.AbovePBS {
-		file += " above PBS's"
-	}
 	waiting := func(settings []api.Setting) string {
 		var all []string
 		for _, s := range settings {

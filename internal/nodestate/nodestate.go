@@ -78,6 +78,9 @@ func (d Dir) SetOffline(o *Offline) error {
 	return d.replace(offlineFile, append(b, '\n'))
 }
 
+// ConfigurationFile returns the path of the copy that Configuration reads.
+func (d Dir) ConfigurationFile() string { return d.path(configFile) }
+
 // Configuration returns the configuration of PBS's that the daemon took over last, nil where there
 // is none. The copy is in force as long as the one that PBS has sent since does not hold.
 func (d Dir) Configuration() ([]byte, error) { return d.read(configFile) }

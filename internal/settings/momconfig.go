@@ -17,7 +17,6 @@ import (
 
 // Version is a version of a file. The zero value means that the file does not exist.
 type Version struct {
-	Path    string
 	Inode   uint64
 	Size    int64
 	Changed int64 // ctime: the text, the owner or the mode; nanoseconds since 1970
@@ -29,11 +28,11 @@ func VersionOf(path string) Version {
 	if err != nil {
 		return Version{}
 	}
-	return versionFrom(path, info)
+	return versionFrom(info)
 }
 
-func versionFrom(path string, info fs.FileInfo) Version {
-	v := Version{Path: path, Size: info.Size()}
+func versionFrom(info fs.FileInfo) Version {
+	v := Version{Size: info.Size()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		v.Inode, v.Changed = s.Ino, s.Ctim.Nano()
 	}
@@ -42,8 +41,8 @@ func versionFrom(path string, info fs.FileInfo) Version {
 
 // Sent is the configuration that PBS has sent to this node, which MoM stores beside the script.
 type Sent struct {
-	Dir     string  // of MoM's hooks; "" if nothing says where MoM has its home
-	There   bool    // this user could read Dir
+	Path    string  // where MoM stores it; "" if hookhost's hook is not there
+	There   bool    // this user could read the directory of MoM's hooks
 	Version Version // zero if hookhost's hook has no configuration
 
 	text []byte
@@ -57,17 +56,32 @@ func readSent(o *config.OpenPBS) Sent {
 		return Sent{}
 	}
 	hooks := openpbs.HooksOf(home)
-	s := Sent{Dir: string(hooks)}
 	name, err := hooks.Ours()
-	s.There = err == nil
+	s := Sent{There: err == nil}
 	if name == "" {
 		return s
 	}
-	s.text, s.Version, s.err = readTrusted(hooks.Config(name))
+	s.Path = hooks.Config(name)
+	s.text, s.Version, s.err = readTrusted(s.Path)
 	if errors.Is(s.err, fs.ErrNotExist) {
 		s.Version, s.err = Version{}, nil
 	}
 	return s
+}
+
+// parse returns the configuration on a node with these values for its conditions.
+func (s Sent) parse(here config.Here) (*config.File, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	file, err := config.Parse(s.text, here)
+	if err == nil {
+		err = config.CheckSent(s.text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", s.Path, err)
+	}
+	return file, nil
 }
 
 // readTrusted reads a file that only root can write, in a folder that only root can write. The
@@ -83,7 +97,7 @@ func readTrusted(path string) ([]byte, Version, error) {
 	if err != nil {
 		return nil, VersionOf(path), err
 	}
-	v := versionFrom(path, info)
+	v := versionFrom(info)
 	folder, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return nil, v, err

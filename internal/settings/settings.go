@@ -1,5 +1,5 @@
-// Package settings determines the configuration of a node: the text that PBS has sent and the
-// node's own file, which takes precedence.
+// Package settings determines the configuration of a node: the node's own file where there is one,
+// else the text that PBS has sent.
 package settings
 
 import (
@@ -22,15 +22,16 @@ type Source struct {
 	State string // the state directory, with a copy of PBS's configuration in force
 }
 
-// Settings is the configuration of this node and its sources.
+// Settings is the configuration of this node.
 type Settings struct {
 	File    *config.File
-	PBS     Sent
-	InForce []byte // the text from PBS that is part of File; nil for none
-	Refused error  // why File does not use the last text from PBS
+	Path    string // where File was read; "" for the defaults
+	Own     bool   // File is the node's own, whatever PBS has sent
+	PBS     Sent   // what PBS has sent
+	InForce []byte // the text from PBS that is File; nil for the node's own file or the defaults
+	Refused error  // why File is not what PBS has sent last
 
-	fallback     *config.File // the configuration with the text from PBS that was in force
-	fallbackText []byte       // that text; nil for none
+	before *Settings // PBS's configuration before the last, or the defaults
 }
 
 // Mistake is an error of the person who wrote the configuration.
@@ -70,72 +71,67 @@ func IsRoot() bool {
 	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// Read reads the configuration. If the node's own file is missing, the defaults apply, or Read
-// fails if must is set. If PBS's configuration is invalid, the previous one stays in force: see
-// Refused. The error for the node's own file is a Mistake.
+// Read reads the configuration: the node's own file where there is one or must is set, else what
+// PBS has sent. Without either the defaults apply. An error in the node's own file is a Mistake. If
+// the text from PBS is invalid, the one before stays in force: see Refused.
 func (s Source) Read(must bool) (Settings, error) {
-	own, err := config.ReadLayer(s.File, must, readOwn)
-	if err != nil {
-		return Settings{}, Mistake{err}
+	text, err := readOwn(s.File)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return s.readSent(config.Default().OpenPBS)
 	}
-	var text []byte // a node without a file has the defaults
-	for _, l := range own {
-		text = l.Text
+	if err != nil {
+		return Settings{}, Mistake{fmt.Errorf("read configuration: %w", err)}
 	}
 	pbs := config.OpenPBSOf(text)
 	here, err := Here(&pbs)
 	if err != nil {
 		return Settings{}, err
 	}
-	for _, l := range own {
-		if err := config.CheckOwn(l.Text); err != nil {
-			return Settings{}, Mistake{fmt.Errorf("configuration %s: %w", l.Name, err)}
+	file, err := config.Parse(text, here)
+	if err == nil {
+		err = config.CheckOwn(text)
+	}
+	if err != nil {
+		return Settings{}, Mistake{fmt.Errorf("configuration %s: %w", s.File, err)}
+	}
+	return Settings{File: file, Path: s.File, Own: true, PBS: readSent(&pbs)}, nil
+}
+
+// readSent reads the configuration of a node without a file of its own.
+func (s Source) readSent(pbs config.OpenPBS) (Settings, error) {
+	here, err := Here(&pbs)
+	if err != nil {
+		return Settings{}, err
+	}
+	read := Settings{PBS: readSent(&pbs)}
+	if read.File, err = config.Parse(nil, here); err != nil || read.PBS.Version == (Version{}) {
+		return read, err
+	}
+	state := nodestate.Dir(s.State)
+	if text, err := state.Configuration(); err == nil && text != nil {
+		if file, err := config.Parse(text, here); err == nil { // another version of hookhost may have written it
+			read.File, read.Path, read.InForce = file, state.ConfigurationFile(), text
 		}
 	}
-	alone, err := config.Merge(here, own...)
+	file, err := read.PBS.parse(here)
 	if err != nil {
-		return Settings{}, Mistake{err}
-	}
-	read := Settings{File: alone, PBS: readSent(&alone.OpenPBS)}
-	if read.PBS.Version == (Version{}) {
+		read.Refused = err
 		return read, nil
 	}
-	fallback := read
-	if before, err := nodestate.Dir(s.State).Configuration(); err == nil && before != nil {
-		_ = fallback.over(here, before, own) // if it is no longer valid, there is no fallback
-	}
-	read.fallback, read.fallbackText = fallback.File, fallback.InForce
-	if read.Refused = read.PBS.err; read.Refused == nil {
-		read.Refused = read.over(here, read.PBS.text, own)
-	}
-	if read.Refused != nil {
-		read.File, read.InForce = read.fallback, read.fallbackText
-	}
+	before := read
+	read.before = &before
+	read.File, read.Path, read.InForce = file, read.PBS.Path, read.PBS.text
 	return read, nil
 }
 
-// over merges the node's own layer over the text that PBS has sent.
-func (s *Settings) over(here config.Here, sent []byte, own []config.Layer) error {
-	base := config.Layer{Name: s.PBS.Version.Path, Text: sent}
-	if err := config.CheckSent(sent); err != nil {
-		return fmt.Errorf("configuration %s: %w", base.Name, err)
-	}
-	file, err := config.Merge(here, append([]config.Layer{base}, own...)...)
-	if err != nil {
-		return err
-	}
-	s.File, s.InForce = file, sent
-	return nil
-}
-
-// Stay keeps the previous configuration in force if jobs live and PBS's last one has another prefix
+// Stay keeps the configuration before in force if jobs live and PBS's last one has another prefix
 // or mount of cgroups. Otherwise a daemon that starts would not find these jobs. live counts the
 // recorded jobs of a prefix, which this process has not locked yet.
 func (s *Settings) Stay(live func(prefix string) (int, error)) error {
-	if s.InForce == nil || s.Refused != nil {
+	if s.before == nil {
 		return nil
 	}
-	was, is := s.fallback.Cgroup, s.File.Cgroup
+	was, is := s.before.File.Cgroup, s.File.Cgroup
 	if was.Prefix == is.Prefix && was.Mount == is.Mount {
 		return nil
 	}
@@ -143,16 +139,9 @@ func (s *Settings) Stay(live func(prefix string) (int, error)) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	s.Refused = fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: jobs that live below %q, %q: %d: "+
-		"it needs a restart while none does", s.PBS.Version.Path, is.Prefix, is.Mount, was.Prefix, was.Mount, n)
-	s.File, s.InForce = s.fallback, s.fallbackText
+	refused := fmt.Errorf("configuration %s: cgroup.prefix %q, cgroup.mount %q: jobs that live below %q, %q: %d: "+
+		"it needs a restart while none does", s.PBS.Path, is.Prefix, is.Mount, was.Prefix, was.Mount, n)
+	*s = *s.before
+	s.Refused = refused
 	return nil
-}
-
-// Called returns the name of a layer for people.
-func (s *Settings) Called(l config.Layer) string {
-	if s.InForce != nil && l.Name == s.PBS.Version.Path {
-		return "PBS"
-	}
-	return l.Name
 }

@@ -81,7 +81,7 @@ func TestConfigurationThatPBSSendsHoldsForTheNextJobOnEachNode(t *testing.T) {
 	}
 }
 
-func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
+func TestNodesOwnFileIsInForceInsteadOfPBSs(t *testing.T) {
 	node := nodes[len(nodes)-1]
 	settings(t, "[pids]\nmax = 777", node)
 	sendConfiguration(t, "[pids]\nenabled = true\nmax = 1234\n[memory]\nreserve_percent = 7.5")
@@ -97,11 +97,17 @@ func TestNodesOwnFileWinsOverPBSsConfigurationKeyByKey(t *testing.T) {
 		}
 	}
 	out := on(t, node, "hookhost config show")
-	for _, line := range []string{"max = 777 # " + ownFile + ", line 2", "reserve_percent = 7.5 # PBS, line 5",
-		"placement = 'pack' # default"} {
+	for _, line := range []string{"max = 777 # " + ownFile + ", line 2", "reserve_percent = 2.0 # default"} {
 		if !strings.Contains(out, "\n"+line+"\n") {
 			t.Errorf("config show on %s has no line %q", node, line)
 		}
+	}
+	if out, _ := output("root", node, "hookhost doctor --json"); !strings.Contains(out, sent+": not in force") {
+		t.Errorf("doctor on %s does not say that PBS's is not in force: %s", node, out)
+	}
+	on(t, node, "rm "+ownFile+"; "+reload)
+	if out := on(t, node, "hookhost config show"); !strings.Contains(out, "\nmax = 1234 # PBS, line 3\n") {
+		t.Errorf("config show on %s without its own file: %s", node, out)
 	}
 }
 
