@@ -30,9 +30,10 @@ type inventoryKeeper struct {
 	changed   func()                   // called when a scan found a change; may be nil
 	log       *logrus.Entry
 
-	mu   sync.Mutex
-	inv  *inventory.Inventory // nil until the first scan
-	busy chan struct{}        // closed when the running scan ends; nil if none is running
+	mu      sync.Mutex
+	inv     *inventory.Inventory // nil until the first scan
+	busy    chan struct{}        // closed when the running scan ends; nil if none is running
+	adopted bool                 // inv has the result of the running scan
 
 	storing  sync.Mutex
 	unstored error // error of the last attempt: the file is older than inv
@@ -88,7 +89,7 @@ func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGrou
 		return s.busy
 	}
 	busy := make(chan struct{})
-	s.busy = busy
+	s.busy, s.adopted = busy, false
 	background.Go(func() {
 		inv := s.scan(ctx)
 		if ctx.Err() == nil { // otherwise the scan may have missed devices
@@ -116,7 +117,7 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 		}
 	}
 	same := old != nil && equal(old, inv)
-	s.inv = inv
+	s.inv, s.adopted = inv, true
 	s.mu.Unlock()
 	if same {
 		return
@@ -138,11 +139,11 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	}
 }
 
-// late records that the current scan has not finished within limit. Doctor shows that along with
-// what was known before.
+// late records that the current scan has no result within limit. Doctor shows that along with what
+// was known before.
 func (s *inventoryKeeper) late(limit time.Duration) {
 	s.mu.Lock()
-	if s.busy == nil { // it has just ended
+	if s.busy == nil || s.adopted { // the result has just come
 		s.mu.Unlock()
 		return
 	}
@@ -255,6 +256,10 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 	}
 	merged := *inv
 	merged.Devices, merged.Shared = slices.Clone(inv.Devices), maps.Clone(inv.Shared)
+	if sourceOf(inv, "nvml").Error != "" && sourceOf(inv, "nvidia").Count > 0 {
+		merged.Devices = described(old.Devices, inv.Devices)
+		merged.Numbering = unique(slices.Concat(inv.Numbering, old.Numbering))
+	}
 	for _, s := range inv.Sources {
 		vendor, known := vendorOf[s.Name]
 		of := func(d topology.Device) bool { return d.Vendor == vendor }
@@ -275,6 +280,28 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 		}
 	}
 	return &merged
+}
+
+// described returns the devices with what NVML told of NVIDIA's before. If NVML fails, the driver's
+// files still show which GPUs there are, but neither their memory nor their MIG instances. A GPU
+// with instances is not among the devices then, and keeps those that it had.
+func described(old, devices []topology.Device) []topology.Device {
+	at := func(pci string) func(topology.Device) bool {
+		return func(d topology.Device) bool { return d.Vendor == "nvidia" && d.Parent == "" && d.PCI == pci }
+	}
+	var list []topology.Device
+	for _, d := range old {
+		gpu := slices.IndexFunc(devices, at(d.PCI))
+		if d.Vendor == "nvidia" && d.PCI != "" && (gpu >= 0) == (d.Parent == "") {
+			list = append(list, d)
+		}
+	}
+	for _, d := range devices {
+		if !slices.ContainsFunc(list, at(d.PCI)) {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 // vendors returns the vendors that have devices on the node.

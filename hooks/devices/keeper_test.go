@@ -60,6 +60,52 @@ func TestFailedSourceKeepsItsDevices(t *testing.T) {
 	}
 }
 
+// While NVML does not answer, the driver's files say which GPUs there are, and NVML's last answer
+// describes them. MIG instances are known from NVML alone.
+func TestNVMLThatFailsTakesNothingFromJobs(t *testing.T) {
+	gpu := func(id, pci string, edit func(*topology.Device)) topology.Device {
+		d := topology.Device{ID: id, Vendor: "nvidia", PCI: pci}
+		if edit != nil {
+			edit(&d)
+		}
+		return d
+	}
+	memory := func(d *topology.Device) { d.Memory = 80 << 30 }
+	instance := func(d *topology.Device) { d.Parent = "GPU-1" }
+	old := &inventory.Inventory{Devices: []topology.Device{
+		gpu("whole", "0000:01:00.0", memory), gpu("mig", "0000:02:00.0", instance), gpu("gone", "0000:03:00.0", memory),
+		{ID: "amd", Vendor: "amd", PCI: "0000:08:00.0"},
+	}}
+	failing := func(devices ...topology.Device) *inventory.Inventory {
+		return &inventory.Inventory{Devices: devices, Sources: []inventory.Source{
+			{Name: "nvml", Error: "no answer within 10s"}, {Name: "nvidia", Count: len(devices)}}}
+	}
+	got := succeed(old, failing(gpu("whole", "0000:01:00.0", nil), gpu("new", "0000:04:00.0", nil)))
+	must.Equal(t, "", []string{"mig", "new", "whole"}, ids(got))
+	if got.Devices[0].Memory == 0 {
+		t.Errorf("the memory of a GPU is forgotten: %+v", got.Devices[0])
+	}
+	again := succeed(got, failing(gpu("whole", "0000:01:00.0", nil), gpu("new", "0000:04:00.0", nil)))
+	must.Equal(t, "a second time", got.Devices, again.Devices)
+	// Once the GPU is not in MIG mode any more, it is a device.
+	after := succeed(old, failing(gpu("whole", "0000:01:00.0", nil), gpu("GPU-1", "0000:02:00.0", nil)))
+	must.Equal(t, "without MIG", []string{"GPU-1", "whole"}, ids(after))
+}
+
+// A scan that has its result is not late, although it still writes the file.
+func TestScanWithAResultIsNotLate(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	s := &inventoryKeeper{log: logrus.NewEntry(log),
+		scan: func(context.Context) *inventory.Inventory { return &inventory.Inventory{} }}
+	s.changed = func() { s.late(0) }
+	var background sync.WaitGroup
+	<-s.refresh(t.Context(), &background)
+	if source := sourceOf(s.current(), lateSource); source.Error != "" {
+		t.Errorf("its result is there, and it is called late: %s", source.Error)
+	}
+}
+
 // Scans come one at a time. The inventory is written when a scan has found something else.
 func TestScansComeOneAtATimeAndWriteWhatHasChanged(t *testing.T) {
 	log := logrus.New()
