@@ -11,7 +11,8 @@ import (
 // When the hook starts, it applies what each job was granted again. That undoes an interrupted
 // resize, applies a change of [memory] enforce, and replaces limits that somebody set by hand. The
 // start does not wait for it, since a job may take seconds to give back memory. Only the events of
-// that job wait. A job that does not give back enough keeps what it has until the next start.
+// that job wait. A job that does not give back enough keeps its limits of memory until the next
+// start.
 
 // settle does that for all jobs, in the background.
 func (h *hook) settle() {
@@ -51,5 +52,20 @@ func (h *hook) settleJob(ctx context.Context, id string) error {
 	if got.allMem && h.policy.Memory.Enabled {
 		h.policy.allMem(&l, h.node(), got.ask)
 	}
-	return j.Apply(h.inKernel(l, got.ask))
+	l = h.inKernel(l, got.ask)
+	err = j.Apply(l)
+	if errors.Is(err, cgroup.ErrInUse) { // its cpus may be other jobs' by now
+		err = errors.Join(err, applyAllButMemory(j, l))
+	}
+	return err
+}
+
+// applyAllButMemory applies the limits that a job's use of memory cannot prevent.
+func applyAllButMemory(j *cgroup.Job, l cgroup.Limits) error {
+	now, err := j.Limits()
+	if err != nil {
+		return err
+	}
+	l.Mem, l.MemSwap, l.MemHigh, l.Hugetlb = now.Mem, now.MemSwap, now.MemHigh, now.Hugetlb
+	return j.Apply(l)
 }

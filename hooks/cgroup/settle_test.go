@@ -104,6 +104,23 @@ func TestResizeDies(t *testing.T) {
 	})
 }
 
+// Such a job loses the cpus that it had for a moment, even if it uses more memory than it was
+// granted. Other jobs are given them.
+func TestResizeDiesAndTheJobUsesItsMemory(t *testing.T) {
+	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=1", "mem=1gb"))
+		pid := n.launch("1.srv")
+		n.dieInResize("1.srv", "ncpus=4", "mem=8gb")
+		k.Charge(pid, kernfstest.Memory{Anon: 4 * gib})
+		n.startAndSettle(nil)
+		n.size("1.srv", 1, 8*gib)
+		n.begin("2.srv", asks("ncpus=3", "mem=1gb"))
+		k.Free(pid, kernfstest.Memory{Anon: 4 * gib})
+		n.startAndSettle(nil)
+		n.size("1.srv", 1, gib)
+	})
+}
+
 // A limit that somebody sets by hand counts for nobody. Others are given what is free by the table,
 // before the next start and after it.
 func TestLimitSetByHandCountsForNobody(t *testing.T) {
