@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,25 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 			out.JobStderr = []string{asStays}
 		}
 	})
+	if err := markLaunch(j, s.JobMark, req); err != nil {
+		h.logOf(j.ID()).Warn(err) // it matters only if the host's record is lost
+	}
 	return out, nil
+}
+
+// markLaunch adds to the job's mark what PBS does not send with begin: its session and kill_delay.
+// Only the first launch changes the mark.
+func markLaunch(j *cgroup.Job, m cgroup.JobMark, req *hostapi.Request) error {
+	if m.Begin == nil || m.Begin.Job.SessionID != 0 {
+		return nil
+	}
+	begin, job := *m.Begin, *m.Begin.Job
+	job.SessionID = cmp.Or(req.Job.SessionID, req.PID)
+	if req.Job.KillDelay != nil {
+		job.KillDelay = req.Job.KillDelay
+	}
+	begin.Job, m.Begin = &job, &begin
+	return j.SetJobMark(m)
 }
 
 // ExecjobAttach adds a process that MoM did not start to the job and sets the job's resource limits

@@ -296,3 +296,28 @@ func TestAttachFails(t *testing.T) {
 		t.Error("what was taken in by half lives on")
 	}
 }
+
+// A host that has lost its record learns which shell leads the job, and its kill_delay.
+func TestFirstLaunchIsInTheMark(t *testing.T) {
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=2", "mem=64mb"))
+		n.job("1.srv").KillDelay = new(7)
+		shell := n.launch("1.srv")
+		n.launch("1.srv") // a task of pbsdsh
+		granted := n.state("1.srv").Granted
+		delete(n.jobs, "1.srv")
+		n.hook.die()
+		n.hook = n.boot()
+		u := n.do(hostapi.EventStartup, "").Jobs["1.srv"]
+		if u == nil || u.Begin == nil {
+			t.Fatalf("startup reports %+v", u)
+		}
+		if got := u.Begin.Job; got.SessionID != shell || got.KillDelay == nil || *got.KillDelay != 7 {
+			t.Errorf("job %+v, want session %d and kill_delay 7", got, shell)
+		}
+		if granted.NCPUs != 2 || granted.Limits == nil {
+			t.Errorf("granted %+v", granted)
+		}
+		n.do(hostapi.EventEnd, "1.srv")
+	})
+}

@@ -19,6 +19,7 @@ const maxJobMark = 60 << 10
 // The kernel's files say what is in force. The host keeps track of time and suspensions.
 type JobMark struct {
 	// Begin is the execjob_begin that created the cgroup, with the job as of the last resize.
+	// Session and kill_delay are those of its first launch.
 	Begin   *hostapi.Request `json:"begin"`
 	Granted `json:"granted"`
 }

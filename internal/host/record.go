@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -80,7 +81,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 			rec.Phase = jobstate.PhaseRunning
 		}
 		if req.Event == hostapi.EventLaunch && rec.Job.SessionID == 0 {
-			rec.Job.SessionID = req.PID
+			rec.Job.SessionID = cmp.Or(req.Job.SessionID, req.PID)
 		}
 		if req.Event == hostapi.EventLaunch { // PBS does not send it with begin
 			rec.Job.KillDelay = req.Job.KillDelay

@@ -58,6 +58,22 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 	}
 }
 
+// A task that is launched after the record was lost does not lead the job.
+func TestTaskIsNotTakenForTheLeadingShell(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	reportFound(h, map[string]*hostapi.JobUpdate{"1.srv": {Begin: event(hostapi.EventBegin, "1.srv")}})
+	launch := event(hostapi.EventLaunch, "1.srv")
+	launch.PID, launch.Job.SessionID = 4_000_003, 4_000_002
+	if v, err := h.Judge(t.Context(), launch); err != nil || v.Reject {
+		t.Fatalf("launch: %+v, %v", v, err)
+	}
+	if got := n.record("1.srv").Job.SessionID; got != 4_000_002 {
+		t.Errorf("session %d, want PBS's 4000002", got)
+	}
+	must(t, h, hostapi.EventEnd, "1.srv")
+}
+
 // The MoM of a job whose record was lost may have died with the daemon.
 func TestJobWithoutRecordAndMoMIsEnded(t *testing.T) {
 	n := newNode(t)
