@@ -417,8 +417,8 @@ func TestPBSIsAskedForTheEventsThatHooksHandle(t *testing.T) {
 	must.Equal(t, "events", want, slices.Sorted(slices.Values(openpbs.Default().Events())))
 }
 
-// A hook of the site's may handle an event more. Both ways ask PBS for it while it is named, and
-// take what an earlier registration had besides out of the list.
+// A hook of the site's may handle an event more. Both ways ask PBS for it when it is named, and
+// leave it in the list when it is not.
 func TestOpenPBSAsksForTheEventsThatASiteNames(t *testing.T) {
 	all := slices.Sorted(slices.Values(openpbs.Events()))
 	more := []string{"--event", "execjob_prologue", "--event", "execjob_begin"}
@@ -432,10 +432,14 @@ func TestOpenPBSAsksForTheEventsThatASiteNames(t *testing.T) {
 	}
 	installed := func(args ...string) { t.Helper(); s.hookhost(append([]string{"install"}, args...)...) }
 	for _, register := range []func(args ...string){installed, printed} {
-		register(more...)
-		must.Equal(t, "events", all, slices.Sorted(strings.SplitSeq(s.hook("hookhost").Attributes["event"], ",")))
 		register()
 		s.registered()
+		for _, args := range [][]string{more, nil} {
+			register(args...)
+			events := slices.Sorted(strings.SplitSeq(s.hook("hookhost").Attributes["event"], ","))
+			must.Equal(t, "events with "+strings.Join(args, " "), all, events)
+		}
+		s.qmgr("set hook hookhost event = " + strings.Join(openpbs.Default().Events(), ","))
 	}
 	s.log()
 	s.refused([]string{"install", "--event", "queuejob"}, `event "queuejob": want one of pbs_mom's: execjob_begin, `)

@@ -3,6 +3,7 @@ package openpbs
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ A daemon that is started later tells the server of its vnodes at the next execho
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
 The comment of a job that is held says why only if the scheduler waits for each execjob_begin, 0.1 s a job. To have it wait:
     qmgr -c 'set sched default job_run_wait = execjob_hook'
-Where a hook of this site handles execjob_prologue, give --event execjob_prologue each time: else PBS does not send it.
+Where a hook of this site handles execjob_prologue, give --event execjob_prologue once: else PBS does not send it.
 `
 
 // Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host
@@ -51,6 +52,11 @@ func (r Registration) Print(version string) ([]byte, error) {
 	}
 	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript,
 		strings.TrimSpace(string(encode(Shim()))))
+	for _, e := range Events() {
+		if !slices.Contains(r.Events(), e) {
+			fmt.Fprintf(&b, scriptKeepEvent, e)
+		}
+	}
 	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
 	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
 	b.WriteString("END\n")
@@ -71,7 +77,7 @@ const scriptHead = `#!/bin/sh
 #
 # or copy it there, or paste it into a shell. Nothing in it needs to be edited. It may be run again: what is there is brought up
 # to date. A hook of that name that is not hookhost's is left alone. A new hook is enabled last; one that was installed stays
-# enabled or disabled, and keeps its order, alarm, freq and fail_action where no option named them.
+# enabled or disabled, and keeps its events, and its order, alarm, freq and fail_action where no option named them.
 ` + scriptQmgr
 
 // scriptQmgr finds qmgr, and what hooks there are.
@@ -174,6 +180,11 @@ $script
 
 "
 fi
+`
+
+const scriptKeepEvent = `case $installed${events-} in
+yes*%[1]s*) attributes=$(printf '%%s\n' "$attributes" | sed '/ event = /s/"$/,%[1]s"/') ;;
+esac
 `
 
 const scriptEnd = `[ -n "$enable$enabled" ] || echo "Hook %[1]s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'"

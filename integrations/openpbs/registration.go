@@ -32,7 +32,8 @@ type Registration struct {
 	Alarm      int    // seconds that one event may take
 	Freq       int    // seconds between two exechost_periodic
 	FailAction string // comma list of offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle; none
-	// More are events that hooks of the site's handle, beside those that hookhost itself needs.
+	// More are events that hooks of the site's handle, beside those that hookhost itself needs. A
+	// hook that is installed keeps those that it has.
 	More []string
 	// Named are the attributes among these that a hook which is there is to have as well, by PBS's
 	// names: order, alarm, freq, fail_action. Install leaves its other attributes as they are.
@@ -164,6 +165,9 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 		content(typeScript, script(pending, note), have.Script)
 	} else {
 		content(typeScript, Script(note), have.Script)
+	}
+	if installed {
+		r.More = slices.Concat(r.More, strings.Split(have.Attributes["event"], ","))
 	}
 	for _, a := range r.attributes() {
 		value := have.Attributes[a[0]]

@@ -18,20 +18,21 @@ func TestPBSSendsAPrologueWhereItIsAskedForOneAlone(t *testing.T) {
 	on(t, node, "printf '#!/bin/sh\\ntouch "+ran+"\\n' >"+script+"; chmod 500 "+script)
 	t.Cleanup(func() {
 		on(t, node, "rm -f "+script+" "+ran)
-		on(t, node, "hookhost openpbs install")
+		on(t, node, "qmgr -c 'set hook hookhost event -= execjob_prologue'; hookhost openpbs install")
 	})
 	attribute := func(name string) string {
 		return on(t, node, "qmgr -c 'print hook hookhost' | grep ' "+name+" ' | sed 's/.*= //' | tr '\\n' ,")
 	}
 	freq := attribute("freq")
+	const install, without = "hookhost openpbs install", "qmgr -c 'set hook hookhost event -= execjob_prologue'; "
 	for _, tt := range []struct {
-		option     string
+		command    string
 		scriptRuns bool
 	}{
-		{"", true}, {"--event execjob_prologue", false}, {"", true},
+		{install, true}, {install + " --event execjob_prologue", false}, {install, false}, {without + install, true},
 	} {
-		on(t, node, "rm -f "+ran+"; hookhost openpbs install "+tt.option)
-		must.Equal(t, "registered with "+tt.option, !tt.scriptRuns,
+		on(t, node, "rm -f "+ran+"; "+tt.command)
+		must.Equal(t, "registered by "+tt.command, !tt.scriptRuns,
 			strings.Contains(attribute("event"), "execjob_prologue"))
 		must.Equal(t, "freq", freq, attribute("freq"))
 		eventually(t, "the node has the events", 30*time.Second, func() bool {
@@ -40,6 +41,6 @@ func TestPBSSendsAPrologueWhereItIsAskedForOneAlone(t *testing.T) {
 		})
 		qsub(t, "alice", small(node), "true").succeeds()
 		out := on(t, node, "[ ! -e "+ran+" ] || echo yes")
-		must.Equal(t, "the site's script runs with "+tt.option, tt.scriptRuns, out == "yes")
+		must.Equal(t, "the site's script runs after "+tt.command, tt.scriptRuns, out == "yes")
 	}
 }
