@@ -60,6 +60,13 @@ func runOf(r *report.Report) string {
 // job.
 func (n Name) IsOf(r *report.Report) bool { return n.Job == inName(r.Job) && n.Run == runOf(r) }
 
+// runCount returns the run count in Run.
+func (n Name) runCount() int {
+	text, _, _ := strings.Cut(n.Run, "-")
+	count, _ := strconv.Atoi(text)
+	return count
+}
+
 // inName returns the part of a job's id that is in a name.
 func inName(id string) string { return id[:min(len(id), maxJob)] }
 

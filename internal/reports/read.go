@@ -18,8 +18,9 @@ import (
 )
 
 // Last returns the report, with its series, of the newest run of a job whose owner may admits, or
-// nil. An id may have been used twice, for jobs of two owners. Last fails with a *DamageError if
-// that report is damaged.
+// nil. An id may have been used twice, for jobs of two owners. Of the runs that ended on one day,
+// the newest has the highest run count, since a clock may have been set back. Last fails with a
+// *DamageError if that report is damaged.
 func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (found *report.Report, err error) {
 	days, err := s.days()
 	if err != nil {
@@ -43,6 +44,7 @@ func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, err
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(files, func(a, b file) int { return a.runCount() - b.runCount() })
 	for _, f := range slices.Backward(files) {
 		r, err := readWhole(f)
 		switch {
@@ -180,12 +182,14 @@ func (s *Store) days() ([]string, error) {
 		}
 		days = append(days, names...)
 	}
-	days = slices.DeleteFunc(days, func(name string) bool {
-		_, err := time.Parse(dayFormat, name)
-		return err != nil
-	})
+	days = slices.DeleteFunc(days, func(name string) bool { return !isDay(name) })
 	slices.Sort(days)
 	return slices.Compact(days), nil
+}
+
+func isDay(name string) bool {
+	_, err := time.Parse(dayFormat, name)
+	return err == nil
 }
 
 // files returns the reports of a day that chosen accepts and whose names contain a text, oldest

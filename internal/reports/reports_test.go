@@ -352,8 +352,9 @@ func TestReportsStayWithinAgeAndSize(t *testing.T) {
 		s := opened(t, roomy)
 		write(s)
 		s.Close()
-		must.NoError(t, s.sweep(tt.bounds, noon.Add(9*day)))
-		must.NoError(t, s.sweep(tt.bounds, noon.Add(9*day)))
+		for range 10 {
+			must.NoError(t, s.sweep(tt.bounds, noon.Add(9*day)))
+		}
 		jobs, err := s.listed(t, Query{})
 		must.NoError(t, err)
 		must.Equal(t, tt.name, tt.want, strings.Join(jobs, " "))
@@ -361,6 +362,61 @@ func TestReportsStayWithinAgeAndSize(t *testing.T) {
 		must.NoError(t, err)
 		must.Equal(t, tt.name+": days", tt.days, len(days))
 	}
+}
+
+// A clock that is years ahead for a moment costs a day's reports, and not all.
+func TestClockThatIsAheadRemovesOneDay(t *testing.T) {
+	day := 24 * time.Hour
+	s := opened(t, roomy)
+	for i := range 3 {
+		s.put(t, ended(string(rune('0'+i))+".srv", alice, noon.Add(time.Duration(i)*day), 0))
+	}
+	must.NoError(t, os.Mkdir(s.dir+"/2026-01-01", 0o700)) // without reports
+	must.NoError(t, os.WriteFile(s.dir+"/2026-01-01/notes", nil, 0o600))
+	must.NoError(t, s.sweep(Bounds{Age: 365 * day, Size: 1 << 30}, noon.Add(4000*day)))
+	must.NoError(t, s.sweep(Bounds{Age: 365 * day, Size: 1 << 30}, noon.Add(3*day)))
+	jobs, err := s.listed(t, Query{})
+	must.NoError(t, err)
+	must.Equal(t, "jobs", "1.srv 2.srv", strings.Join(jobs, " "))
+}
+
+// Whoever has the most reports loses the oldest of them. The others keep theirs.
+func TestReportsOfOneOwnerDoNotPushOutOthers(t *testing.T) {
+	s := opened(t, roomy)
+	bob, carol := alice+1, alice+2
+	at := noon
+	put := func(uid, count int) {
+		for range count {
+			at = at.Add(time.Hour)
+			s.put(t, ended("1.srv", uid, at, 0))
+		}
+	}
+	put(bob, 3)
+	put(carol, 20)
+	put(alice, 40)
+	must.NoError(t, s.sweep(Bounds{Age: roomy.Age, Size: 33 * block * freePart / (freePart - 1)}, at))
+	left := map[int]int{}
+	for _, path := range paths(t, s.dir) {
+		n, _ := parseName(filepath.Base(path))
+		left[n.UID]++
+	}
+	must.Equal(t, "reports by owner", map[int]int{bob: 3, carol: 15, alice: 15}, left)
+	if r, err := s.Last(t.Context(), "1.srv", func(uid int) bool { return uid == carol }); err != nil || r == nil {
+		t.Errorf("carol's newest: %v, %v", r, err)
+	}
+}
+
+// The newest run of a job has the highest run count, whatever the clock did in between.
+func TestNewestRunAfterTheClockWasSetBack(t *testing.T) {
+	s := opened(t, roomy)
+	for run, end := range []time.Time{noon, noon.Add(2 * time.Hour), noon.Add(time.Hour)} {
+		r := ended("1.srv", alice, end, run)
+		r.PBSJob.RunCount = 9 + run
+		s.put(t, r)
+	}
+	r, err := s.Last(t.Context(), "1.srv", everybody)
+	must.NoError(t, err)
+	must.Equal(t, "run count", 11, r.PBSJob.RunCount)
 }
 
 // The first report of a process has old ones removed, and so has a part of the size that was

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,43 +48,79 @@ func (s *Store) sweepIfDue(size int64) {
 	})
 }
 
-// sweep removes reports that are older than the bounds allow, and then the oldest ones until there
-// is enough room. It also removes the rest of an interrupted write. It continues after failures.
+// sweep removes reports that are older than the bounds allow, and then as many as must go for there
+// to be enough room. It also removes the rest of an interrupted write. It continues after failures.
+//
+// By age it removes reports of one day only, the oldest. So a clock that is years ahead for an hour
+// costs a day, and not all. To make room it removes the oldest reports of the owners with the most.
+// So one owner's short jobs do not push out the others'.
 func (s *Store) sweep(b Bounds, now time.Time) error {
-	days, err := namesIn(s.dir)
+	names, err := namesIn(s.dir)
 	errs := []error{err}
+	days := slices.DeleteFunc(names, func(name string) bool { return !isDay(name) })
 	slices.Sort(days)
-	total := int64(0) // of the files, from the newest on
-	for _, day := range slices.Backward(days) {
-		if _, err := time.Parse(dayFormat, day); err != nil {
-			continue
-		}
-		dir := filepath.Join(s.dir, day)
-		errs = append(errs, disk.RemoveUnfinished(dir, time.Minute))
-		files, err := s.files(day, "", func(Name) bool { return true })
+	for _, day := range days {
+		some, err := s.prune(day, func(n Name, _ int64) bool { return now.Sub(n.End) > b.Age })
 		errs = append(errs, err)
-		kept, removed := false, false
-		for _, f := range slices.Backward(files) {
-			path := filepath.Join(dir, f.String())
-			info, err := os.Lstat(path)
-			if err != nil { // it waits to be written
-				continue
-			}
-			total += onDisk(info.Size())
-			if now.Sub(f.End) <= b.Age && total <= b.Size-b.Size/freePart {
-				kept = true
-				continue
-			}
-			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another sweep may run
-				errs = append(errs, err)
-			}
-			removed = true
-		}
-		if removed && !kept { // an empty directory is about to get a file
-			if err := os.Remove(dir); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
+		if some {
+			break
 		}
 	}
+	slices.Reverse(days)
+	has := map[int]int64{}
+	for _, day := range days {
+		_, err := s.prune(day, func(n Name, size int64) bool { has[n.UID] += size; return false })
+		errs = append(errs, err)
+	}
+	most := share(has, b.Size-b.Size/freePart)
+	clear(has)
+	for _, day := range days {
+		_, err := s.prune(day, func(n Name, size int64) bool { has[n.UID] += size; return has[n.UID] > most })
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
+}
+
+// share returns how much of size each owner may have who has more than that. has is what they have
+// now. The others have less, so there is more for these.
+func share(has map[int]int64, size int64) int64 {
+	owners := int64(len(has))
+	for _, n := range slices.Sorted(maps.Values(has)) {
+		if n > size/owners {
+			return size / owners
+		}
+		size, owners = size-n, owners-1
+	}
+	return math.MaxInt64
+}
+
+// prune removes the reports of a day that are in excess, newest first, and then the directory if it
+// is empty. some is true if there were reports.
+func (s *Store) prune(day string, excess func(n Name, size int64) bool) (some bool, err error) {
+	dir := filepath.Join(s.dir, day)
+	errs := []error{disk.RemoveUnfinished(dir, time.Minute)}
+	files, err := s.files(day, "", func(Name) bool { return true })
+	errs = append(errs, err)
+	kept, removed := false, false
+	for _, f := range slices.Backward(files) {
+		path := filepath.Join(dir, f.String())
+		info, err := os.Lstat(path)
+		if err != nil { // it waits to be written
+			continue
+		}
+		if !excess(f.Name, onDisk(info.Size())) {
+			kept = true
+			continue
+		}
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another sweep may run
+			errs = append(errs, err)
+		}
+		removed = true
+	}
+	if removed && !kept { // an empty directory is about to get a file
+		if err := os.Remove(dir); !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return kept || removed, errors.Join(errs...)
 }
