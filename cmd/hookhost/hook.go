@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +31,11 @@ daemon takes over every change at once. Attributes, with their defaults:
 
 user=pbsuser is refused: PBS itself runs such a hook, registered with its own qmgr, as the job's owner.
 
-The daemon starts a program that was imported at once. 'hook list' says why one does not run.`
+The daemon starts a program that was imported at once. 'hook import' warns if it does not run, and
+'hook list' says why.`
+
+// startWait is how long import waits for the hook's program to start.
+const startWait = 10 * time.Second
 
 func (c *cli) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -48,10 +54,45 @@ func (c *cli) hookCommand() *cobra.Command {
 		func(r *plugin.Registry, args []string) error { return r.Delete(args[0]) })
 	change("set NAME ATTRIBUTE=VALUE...", "Set attributes", nArgs(2, -1),
 		func(r *plugin.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
-	change("import NAME application/x-executable|application/x-config default FILE|-",
-		"Copy a hook's program or configuration file and register the copy", nArgs(2, 4), importHook)
-	cmd.AddCommand(c.hookListCommand())
+	cmd.AddCommand(c.hookImportCommand(), c.hookListCommand())
 	return cmd
+}
+
+func (c *cli) hookImportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import NAME application/x-executable|application/x-config default FILE|-",
+		Short: "Copy a hook's program or configuration file and register the copy", Args: nArgs(2, 4),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := c.changeHooks(cmd, func(r *plugin.Registry) error { return importHook(r, args) })
+			if err == nil {
+				c.warnBroken(cmd.Context(), args[0])
+			}
+			return err
+		},
+	}
+}
+
+// warnBroken prints why a hook does not run with what was imported. It waits until the program has
+// started, up to startWait.
+func (c *cli) warnBroken(ctx context.Context, name string) {
+	client, err := api.Dial(c.Socket)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	for end := time.Now().Add(startWait); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		node, err := client.Node(ctx)
+		i := slices.IndexFunc(node.Hooks, func(h api.HookInfo) bool { return h.Name == name })
+		if err != nil || i < 0 {
+			return
+		}
+		if h := node.Hooks[i]; h.State != "starting" {
+			if h.Error != "" {
+				fmt.Fprintf(stderr, "hookhost: hook import: hook %s is %s: %s\n", name, h.State, h.Error)
+			}
+			return
+		}
+	}
 }
 
 // importHook takes qmgr's four words; content type and encoding may be left out for a program.
