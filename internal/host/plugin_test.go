@@ -343,7 +343,7 @@ func TestOutputOfAHookIsBoundedAndBlocksNothing(t *testing.T) {
 				}
 			case "print":
 				for _, line := range []string{"printed on stdout", "printed on stderr",
-					`{"@level":"info","@message":7}`} {
+					"printed without a line feed", `{"@level":"info","@message":7}`} {
 					if n.log.Find(line) == nil {
 						t.Errorf("%s: the hook printed it, and it is not in the log", line)
 					}

@@ -48,6 +48,7 @@ type instance struct {
 	socket   net.Addr
 	conn     connection
 	stderr   *lines
+	synced   []*lines // what the program prints after the handshake, which go-plugin copies
 
 	exited chan struct{}    // closed when the program has died
 	state  *os.ProcessState // valid then; nil if it was not started or not reaped
@@ -98,6 +99,9 @@ func (i *instance) watch() {
 	select {
 	case <-reaped:
 		i.state = i.cmd.ProcessState
+		for _, l := range i.synced {
+			l.end()
+		}
 	case <-time.After(outputGrace):
 		i.stderr.log.Warnf("program %d has ended, but a process that it has started holds its output", pid)
 	}

@@ -134,6 +134,8 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 		hook: h, lifeline: lifeline, host: host, exited: make(chan struct{}),
 		stderr: &lines{log: log, plain: logrus.InfoLevel},
 	}
+	printed, complaints := &lines{log: log, plain: logrus.DebugLevel}, &lines{log: log, plain: logrus.InfoLevel}
+	i.synced = []*lines{printed, complaints}
 	life, signal := context.WithCancel(context.Background())
 	i.signal = signal
 	i.cmd = exec.CommandContext(life, h.Program)
@@ -155,8 +157,8 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 		SkipHostEnv:      true,
 		StartTimeout:     2 * l.limit, // our limit comes first
 		Stderr:           i.stderr,
-		SyncStdout:       &lines{log: log, plain: logrus.DebugLevel},
-		SyncStderr:       &lines{log: log, plain: logrus.InfoLevel},
+		SyncStdout:       printed,
+		SyncStderr:       complaints,
 		// Off, like go-plugin's own reading of the program's log, which panics at a line whose
 		// @message is not text.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),

@@ -49,6 +49,15 @@ func (l *lines) Write(b []byte) (int, error) {
 	return n, nil
 }
 
+// end logs the last line if it has no line feed. The program has ended.
+func (l *lines) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.line) > 0 {
+		l.emit()
+	}
+}
+
 // lastWords returns the message of the panic that ended the program, or "" if it did not panic.
 func (l *lines) lastWords() string {
 	l.mu.Lock()

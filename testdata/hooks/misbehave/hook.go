@@ -112,6 +112,7 @@ func (h *hook) misbehave(ctx context.Context, req *hostapi.Request) (out *hostap
 		fmt.Println("printed on stdout")
 		fmt.Fprintln(os.Stderr, "printed on stderr")
 		syscall.Write(2, []byte(`{"@level":"info","@message":7}`+"\n"))
+		fmt.Fprint(os.Stderr, "printed without a line feed")
 		return nil, nil, true
 	case "huge":
 		length, err := strconv.Atoi(h.Value)
