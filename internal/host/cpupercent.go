@@ -36,13 +36,18 @@ func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment)
 }
 
 // reported notes that the findings of periodic about the job are being reported to MoM. The update
-// also gets the diagnostics of earlier events, which MoM may not have yet.
+// also gets the diagnostics of earlier events, which MoM may not have yet. If the epilogue came
+// first, the update has no usage, because MoM would replace the epilogue's with it.
 func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	u := c.merged.out.Jobs[rec.Job.ID]
-	if u == nil || rec.Phase == jobstate.PhaseExiting || !underPBS(rec) {
+	if u == nil || !underPBS(rec) {
 		return
 	}
 	u.Diag = rec.Diag[node]
+	if rec.Phase == jobstate.PhaseExiting {
+		u.ResourcesUsed = nil
+		return
+	}
 	percent, err := strconv.Atoi(u.ResourcesUsed["cpupercent"])
 	if err != nil || u.Usage == nil || u.Usage.CPUTSeconds == nil {
 		return

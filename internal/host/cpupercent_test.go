@@ -75,3 +75,18 @@ func TestPeriodicGivesMoMEarlierDiagnostics(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A periodic that has measured a job before its epilogue may be answered after it. MoM keeps what
+// it was told last.
+func TestPeriodicDoesNotReplaceTheUsageOfTheEpilogue(t *testing.T) {
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseExiting,
+		ResourcesUsed: hostapi.Resources{"cput": "00:00:02"}, Diag: map[string]string{"n1": "unkillable"}}
+	c := &chain{}
+	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": {ResourcesUsed: hostapi.Resources{"cput": "00:00:01"}}}
+	recordUpdates(rec, "n1", c, jobstate.Moment{})
+	reported(rec, "n1", c, jobstate.Moment{})
+	u := c.merged.out.Jobs["1.srv"]
+	if u.ResourcesUsed != nil || u.Diag != "unkillable" || rec.ResourcesUsed["cput"] != "00:00:02" {
+		t.Errorf("MoM is told %+v, the record has %v", u, rec.ResourcesUsed)
+	}
+}
