@@ -37,7 +37,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	inv := h.keeper.current()
 	out := &hostapi.Outcome{
 		Vnodes: h.policy.vnodes(h.node, inv, req.Node, h.countBlocks(inv)),
-		Jobs:   h.updates(req.JobList),
+		Jobs:   h.updates(req.JobList, nil),
 	}
 	h.mu.Lock()
 	h.told = out.Vnodes
@@ -48,11 +48,11 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 // ExechostPeriodic restores filters that somebody removed. It scans for devices in the background,
 // and tells PBS if an earlier scan found a change.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	out := &hostapi.Outcome{Jobs: h.updates(req.JobList)}
 	if req.Partial {
-		return out, nil
+		return &hostapi.Outcome{Jobs: h.updates(req.JobList, nil)}, nil
 	}
 	h.keeper.refresh(h.life, &h.background)
+	out := &hostapi.Outcome{Jobs: h.updates(req.JobList, h.countersOf(ctx, req.JobList))}
 	err := errors.Join(h.follow(ctx), h.keeper.rewrite())
 	inv := h.keeper.current()
 	blocks := h.countBlocks(inv)
@@ -91,23 +91,57 @@ func (h *hook) countProcesses() {
 
 // updates returns the variables for attached processes by job, the same ones as begin and resize
 // return. The host uses them for a job whose record was lost. It also returns the points of the
-// jobs' devices.
-func (h *hook) updates(list map[string]*hostapi.Job) map[string]*hostapi.JobUpdate {
+// jobs' devices, and how each job has used them so far if counters has NVML's answer.
+func (h *hook) updates(list map[string]*hostapi.Job, counters *inventory.NVIDIAUsage) map[string]*hostapi.JobUpdate {
 	jobs := map[string]*hostapi.JobUpdate{}
 	for id := range list {
-		j, err := h.tree.Job(id)
-		if err != nil {
+		j, g := h.jobGrant(id)
+		if g == nil {
 			continue
 		}
-		if g, err := inventory.GrantOf(j); err == nil && g != nil {
-			jobs[id] = &hostapi.JobUpdate{AttachEnv: h.environment(id, g)}
-			h.draw(j, g)
-			if list := devicesUsed(g, since{}, nil, h.now()); h.addSeries(id, g, list) {
-				jobs[id].Usage = &hostapi.HostUsage{Devices: list}
-			}
+		jobs[id] = &hostapi.JobUpdate{AttachEnv: h.environment(id, g)}
+		h.draw(j, g)
+		var got since
+		if counters != nil {
+			got, _ = sinceOf(j) // without it there are no figures
+		}
+		list := devicesUsed(g, got, counters, h.now())
+		if h.addSeries(id, g, list) || len(got) > 0 {
+			jobs[id].Usage = &hostapi.HostUsage{Devices: list}
 		}
 	}
 	return jobs
+}
+
+// countersOf asks NVML about the devices of all jobs, for usageLimit at most. It returns nil if no
+// job has a device that NVML counts, or if NVML does not answer.
+func (h *hook) countersOf(ctx context.Context, list map[string]*hostapi.Job) *inventory.NVIDIAUsage {
+	var uuids []string
+	for id := range list {
+		_, g := h.jobGrant(id)
+		uuids = append(uuids, countedUUIDs(g)...)
+	}
+	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 {
+		return nil
+	}
+	counters, err := h.ask(ctx, usageLimit, uuids...)
+	if err != nil { // the epilogue asks again and logs it
+		return nil
+	}
+	return counters
+}
+
+// jobGrant returns a job's grant, or nil if it has none.
+func (h *hook) jobGrant(id string) (*cgroup.Job, *inventory.Grant) {
+	j, err := h.tree.Job(id)
+	if err != nil {
+		return nil, nil
+	}
+	g, err := inventory.GrantOf(j)
+	if err != nil {
+		return nil, nil
+	}
+	return j, g
 }
 
 // reassert makes sure that a live job has its filter, which opens list and the job's grant. Hook

@@ -226,8 +226,8 @@ func TestDriverThatFailsLeavesAGapAndOneLine(t *testing.T) {
 	n.job("1.srv", a100(0))
 	n.do(hostapi.EventBegin, "1.srv")
 	must.Eventually(t, "three calls", func() bool { return len(g.calls()) >= 3 })
-	if u := n.do(hostapi.EventPeriodic, "1.srv").Jobs["1.srv"].Usage; u != nil {
-		t.Errorf("%+v", u)
+	if s := seriesIn(nil, n.do(hostapi.EventPeriodic, "1.srv").Jobs["1.srv"].Usage, uuid(0)); s != nil {
+		t.Errorf("%+v", s)
 	}
 	g.fail(nil)
 	must.Eventually(t, "a point", func() bool {

@@ -132,6 +132,29 @@ func TestUsageOfJob(t *testing.T) {
 	must.Equal(t, "", want, got)
 }
 
+// A report of a running job has what each periodic has found.
+func TestUsageOfARunningJob(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	m := &meter{}
+	n.ask = m.ask
+	j := n.job("1.srv", a100(0))
+	n.do(hostapi.EventBegin, "1.srv") // look 1
+	must.Eventually(t, "the energy before is noted", func() bool {
+		s, err := sinceOf(j)
+		return err == nil && s[uuid(0)].EnergyMillijoul != nil
+	})
+	for look := range 2 {
+		u := n.do(hostapi.EventPeriodic, "1.srv").Jobs["1.srv"].Usage
+		if u == nil || len(u.Devices) != 1 || u.Devices[0].EnergyJoules == nil ||
+			*u.Devices[0].EnergyJoules != float64(1000*(look+1)) {
+			t.Errorf("periodic %d: %+v", look, u)
+		}
+	}
+	n.do(hostapi.EventEpilogue, "1.srv")
+	n.do(hostapi.EventEnd, "1.srv")
+}
+
 // A device that several jobs hold has no counters of one of them.
 func TestUsageOfSharedDevice(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.JobsPerDevice = 2 })
