@@ -11,8 +11,8 @@ type HostUsage struct {
 	UserSeconds   *float64 `json:"user_seconds,omitempty"`
 	SystemSeconds *float64 `json:"system_seconds,omitempty"`
 
-	// MemBytes is the peak of anonymous plus shared memory. If that was never sampled, it is the
-	// peak of the cgroup; MemSource says which.
+	// MemBytes is the greatest anonymous plus shared memory in any sample. If no sample saw any, or
+	// the job ran out of memory, it is the peak of the cgroup; MemSource says which.
 	MemBytes  *int64 `json:"mem_bytes,omitempty"`
 	MemSource string `json:"mem_source,omitempty"`
 	// VmemBytes is the peak of memory plus swap, page cache included, if the kernel reports it.

@@ -140,10 +140,12 @@ func TestRunCountsMemoryWithoutPageCache(t *testing.T) {
 	if out, err := exec.Command("sh", "-c", "head -c 524288000 /dev/zero > "+big).CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
-	script := `x = bytearray(50 << 20)
+	script := `import time
+x = bytearray(50 << 20)
 f = open("` + big + `", "rb", buffering=0)
 b = bytearray(1 << 16)
-while f.readinto(b): pass`
+while f.readinto(b): pass
+time.sleep(1.5)`
 	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=1gb", "--report=json", "--", "python3", "-c", script)
 	for _, h := range r.report(t).Hosts {
 		if h.MemBytes == nil || *h.MemBytes < 50*mib || *h.MemBytes > 60*mib {
@@ -357,11 +359,11 @@ func TestRunCrashOfPluginAndDaemon(t *testing.T) {
 }
 
 // crash kills the cgroup hook, or the daemon with it, in mid-job and looks at the rest of the
-// job's life. The job has its peak for long enough to be seen on an emulated cpu.
+// job's life. The job has its peak for longer than the pause between two samples.
 func crash(t *testing.T, n *node, d *daemon) {
 	release := n.path("release")
 	cmd := n.command("run", "-l", "select=1:ncpus=1:mem=128mb", "--report=json", "--", "python3", "-c",
-		`import time; x = bytearray(40 << 20); time.sleep(0.3); x = None; open("`+n.path("ready")+
+		`import time; x = bytearray(40 << 20); time.sleep(1.5); x = None; open("`+n.path("ready")+
 			`", "w").close(); open("`+release+`").read()`)
 	must.NoError(t, syscall.Mkfifo(release, 0o600))
 	done := make(chan result, 1)

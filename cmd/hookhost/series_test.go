@@ -84,10 +84,11 @@ while time.time() < end: pass`, func(s *reportedSeries, r usageReport) bool {
 import time
 time.sleep(2)
 x = bytearray(150 << 20)
+time.sleep(1.2)
 x = None
 time.sleep(4)`, func(s *reportedSeries, r usageReport) bool {
 			most, at := s.greatest("rss_bytes")
-			return most > 100*mib && at > 1 && at < len(s.Times)-3 && *s.Columns["rss_bytes"][at+2] < 80*mib
+			return most > 100*mib && at > 1 && at < len(s.Times)-4 && *s.Columns["rss_bytes"][at+4] < 80*mib
 		}},
 		{"leaking", `
 import time

@@ -86,6 +86,9 @@ func ended(j *cgroup.Job, err error) error {
 // finish kills first and measures then, so that what stragglers used until they died is counted.
 // Each step runs even if an earlier one failed, and the outcome has whatever could be measured.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
+	if err := noteMem(j); err != nil { // what it holds is gone with its processes
+		h.logOf(j.ID()).Warn(err)
+	}
 	report, notes, killErr := h.kill(ctx, j)
 	h.chartOf(j).end()
 	h.stopWatch(j.ID())

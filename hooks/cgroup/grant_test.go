@@ -448,7 +448,7 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 		})
 }
 
-// The memory of a job's blocks is its mem for the sampler as well.
+// The memory of a job's blocks is its mem for the follower as well.
 func TestBlocksByRSS(t *testing.T) {
 	onFakes(t, func(c *config.File) { byRSS(c); c.Devices.Blocks, c.Memory.ReservePercent = 4, 0 },
 		func(t *testing.T, n *node, k *kernfstest.Kernel) {

@@ -45,8 +45,6 @@ type hook struct {
 
 	environs *proc.Environs
 
-	samplers atomic.Int64 // jobs whose memory is being sampled
-
 	kept      nodestate.Dir // state that survives a reboot
 	offlining sync.Mutex    // guards the file about offline vnodes in kept
 

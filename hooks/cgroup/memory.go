@@ -20,11 +20,11 @@ func (p *policy) swapTotal(n *topology.Node) int64 {
 	return wholePages(p.Memsw.Left(n.SwapTotal))
 }
 
-// kernelLimitsMem reports whether the kernel limits mem, page cache included. If not, the sampler
+// kernelLimitsMem reports whether the kernel limits mem, page cache included. If not, the follower
 // enforces mem, and the kernel's limit is higher.
 func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
 
-// inKernel returns the limits that the kernel is given. If the sampler enforces mem, the kernel's
+// inKernel returns the limits that the kernel is given. If the follower enforces mem, the kernel's
 // limit has room for page cache beyond that. The limit also bounds what is in sockets, pipes, page
 // tables and other memory that no sample counts.
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {

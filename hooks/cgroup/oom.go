@@ -52,7 +52,7 @@ func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	h.tale(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending, and then its epilogue reports
 }
 
-// reportKills returns the reasons of kills for lack of memory, by the kernel and by the sampler,
+// reportKills returns the reasons of kills for lack of memory, by the kernel and by the follower,
 // and the lines for the job's owner. It sets the kernel's number in u. last means that nobody will
 // report again.
 func (h *hook) reportKills(

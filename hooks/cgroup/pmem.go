@@ -7,12 +7,86 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/sample"
 )
+
+// processSampler samples the processes of a job with pmem or pvmem, by /proc. On nodes without a
+// memory controller it also samples mem. It sleeps until a resize if the job has no such bounds.
+type processSampler struct {
+	*follower
+	last   memAmounts // of the previous sample
+	failed bool       // a sample failed, which was logged
+}
+
+// perSample is the divisor that gives the part of a cpu that samples of a job may use. A job may
+// have thousands of processes.
+const perSample = 20
+
+// Sample is called by the beat.
+func (s *processSampler) Sample() sample.Next {
+	b := s.h.boundsNow(s.j)
+	if s.h.tree.Has("memory") {
+		b.mem = 0 // Watch samples it
+	}
+	if b == (memAmounts{}) {
+		return sample.Asleep
+	}
+	start := time.Now()
+	now, err := s.read(b)
+	switch {
+	case errors.Is(err, cgroup.ErrNotFound):
+		return sample.Asleep
+	case err != nil && !s.failed:
+		s.h.logOf(s.j.ID()).Warn(err)
+	}
+	s.failed = err != nil
+	pause := max(s.compareAll(now, b), perSample*time.Since(start))
+	return sample.Next{After: pause - pause/4, Slack: pause / 4}
+}
+
+// compareAll compares a sample with the bounds, and returns the longest pause until the next one.
+// Until its execve(2) a vfork child has the memory of its parent, which may be hookhost. So only
+// what two samples agree on counts.
+func (s *processSampler) compareAll(now, b memAmounts) time.Duration {
+	last := s.last
+	s.last = now
+	pause := usualPause
+	for _, c := range []struct {
+		what             string
+		now, last, bound int64
+	}{
+		{"mem", now.mem, last.mem, b.mem},
+		{"pmem", now.pmem, last.pmem, b.pmem},
+		{"pvmem", now.pvmem, last.pvmem, b.pvmem},
+	} {
+		s.compare(c.what, min(c.now, c.last), c.bound)
+		pause = min(pause, pauseAt(c.now, c.bound))
+	}
+	return pause
+}
+
+// read reads only what the bounds need.
+func (s *processSampler) read(b memAmounts) (now memAmounts, err error) {
+	pids, err := s.j.Processes()
+	if err != nil {
+		return now, err
+	}
+	all, err := footprintOf(s.h.roots.Proc, pids)
+	if err != nil {
+		return now, err
+	}
+	now.pmem, now.pvmem = all.largest, all.widest
+	if b.mem > 0 {
+		now.mem, err = heldByProcesses(s.h.roots.Proc, pids, all, b.mem)
+	}
+	return now, err
+}
 
 // footprint is the memory of processes in bytes, as /proc reports it (proc_pid_statm(5)). It
 // includes pages of programs and libraries. Pages that several processes share count once for each.
@@ -54,9 +128,9 @@ func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 // more than enough. The first figure is all resident memory. The second is anonymous and shared
 // memory, where shared pages count for each process. The last is each process's proportional share,
 // for which the kernel walks every page table.
-func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (cgroup.Resident, error) {
+func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (int64, error) {
 	if all.resident <= enough {
-		return cgroup.Resident{Used: all.resident}, nil
+		return all.resident, nil
 	}
 	sum, err := sumOf(procfs, pids, "status", "RssAnon:", "RssShmem:")
 	if err == nil && sum > enough {
@@ -66,7 +140,7 @@ func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64)
 			sum = shares
 		}
 	}
-	return cgroup.Resident{Used: sum, Exact: true, Seen: sum}, err
+	return sum, err
 }
 
 // sumOf adds up the values of the keys, in kB, in a file of each process.

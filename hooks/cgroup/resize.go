@@ -174,7 +174,7 @@ func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 	return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
 }
 
-// apply changes the limits in the kernel. If the sampler enforces mem, the job must not exceed its
+// apply changes the limits in the kernel. If the follower enforces mem, the job must not exceed its
 // new mem from the start.
 func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 	if b := h.policy.boundsOf(z.ask); !h.policy.kernelLimitsMem() && b.mem > 0 {

@@ -33,7 +33,7 @@ func (n *node) awaitDeath(id string) {
 	}
 }
 
-// staysAlive gives the sampler time to make a mistake.
+// staysAlive gives the follower time to make a mistake.
 func (n *node) staysAlive(id string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 1300*time.Millisecond)
@@ -85,23 +85,6 @@ func TestRSSAfterRestart(t *testing.T) {
 	})
 }
 
-// Nothing is sampled of a job that the kernel limits, or that asks for nothing.
-func TestNothingToSample(t *testing.T) {
-	for name, edit := range map[string]func(*config.File){"by the kernel": nil, "by rss, without mem": byRSS} {
-		t.Run(name, func(t *testing.T) {
-			n, _ := fakeNode(t, kernfstest.NewV2, edit)
-			resources := []string{"ncpus=1"}
-			if edit == nil {
-				resources = append(resources, "mem=100mb")
-			}
-			n.begin("1.srv", asks(resources...))
-			if count := n.samplers.Load(); count != 0 {
-				t.Errorf("%d samplers", count)
-			}
-		})
-	}
-}
-
 func TestBoundsOfResidentMemoryFollowEnforce(t *testing.T) {
 	size := func(n pbs.Size) *pbs.Size { return &n }
 	const gib = 1 << 30
@@ -121,7 +104,7 @@ func TestBoundsOfResidentMemoryFollowEnforce(t *testing.T) {
 	} {
 		p := defaultPolicy(t)
 		p.Memory.Enforce, p.Memory.Default, p.Memory.ExclhostIgnoreDefault = tt.enforce, tt.deflt, true
-		if got, want := p.boundsOf(tt.ask), (bounds{mem: tt.mem, pmem: gib}); got != want {
+		if got, want := p.boundsOf(tt.ask), (memAmounts{mem: tt.mem, pmem: gib}); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.enforce, got, want)
 		}
 	}
@@ -134,45 +117,18 @@ func defaultPolicy(t *testing.T) *policy {
 	return p
 }
 
-// The nearer the bound and the faster the job, the sooner the next look; at rest the pause doubles.
-func TestPauseFollowsTheNearnessOfTheBound(t *testing.T) {
-	const gib = int64(1 << 30)
-	for _, tt := range []struct {
-		name             string
-		bound, then, now int64
-		since, pause     time.Duration // since the last look; what the pause was
-		want             time.Duration
-	}{
-		{"first", 100 * mib, 0, 10 * mib, time.Hour, 0, 90 * time.Second / 1024},
-		{"far and slow", 100 * gib, gib, gib + 10*mib, time.Second, 20 * time.Millisecond, longestPause},
-		{"far and fast", 100 * gib, gib, 11 * gib, time.Second, time.Second, longestPause},
-		{"a second away", 31 * gib, gib, 11 * gib, time.Second, time.Second, longestPause},
-		{"half a second away", 21 * gib, gib, 11 * gib, time.Second, time.Second, 500 * time.Millisecond},
-		{"at the bound", gib, gib - 100*mib, gib, time.Second, time.Second, shortestPause},
-		{"at rest", 100 * mib, 10 * mib, 10 * mib, time.Second, 200 * time.Millisecond, 400 * time.Millisecond},
-		{"long at rest", 100 * mib, 10 * mib, 10 * mib, time.Second, 900 * time.Millisecond, longestPause},
-		{"at rest near the bound", 100 * mib, 95 * mib, 95 * mib, time.Second, time.Second, nearPause},
-		{"shrinking", 10 * gib, 9 * gib, 9*gib + 500*mib, time.Second, time.Second, 524 * time.Millisecond},
-	} {
-		s := &sampler{bounds: bounds{mem: tt.bound}, last: values{mem: tt.then}, pause: tt.pause}
-		if got := s.pace(values{mem: tt.now}, tt.since); got < tt.want*95/100 || got > tt.want*105/100 {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 // A job that an earlier version launched has its kill_delay on its cgroup alone.
 func TestGraceIsTheKillDelayOfAJobOfAnEarlierVersion(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
-	s := sampler{h: n.hook, j: n.cgroup("1.srv")}
-	m, err := s.j.JobMark()
+	f := n.follower(n.cgroup("1.srv"), nil)
+	m, err := f.j.JobMark()
 	must.NoError(t, err)
 	m.Begin.Job.KillDelay = new(7)
-	must.NoError(t, s.j.SetJobMark(m))
-	must.Equal(t, "grace", 7*time.Second, s.grace())
+	must.NoError(t, f.j.SetJobMark(m))
+	must.Equal(t, "grace", 7*time.Second, f.grace())
 	n.setKillDelay("1.srv", new(9))
-	must.Equal(t, "grace that the host knows", 9*time.Second, s.grace())
+	must.Equal(t, "grace that the host knows", 9*time.Second, f.grace())
 }
 
 // A job that reads files of many times its mem lives. A job that takes more than its mem dies, with
@@ -215,7 +171,18 @@ func TestKernelRSS(t *testing.T) {
 	}
 }
 
-// A job that ignores SIGTERM has until its grace is over, and none when it goes on growing.
+// A job that is near a bound is sampled ten times a second, any other once.
+func TestPauseIsShortNearABound(t *testing.T) {
+	for _, tt := range []struct {
+		used, bound int64
+		want        time.Duration
+	}{{0, 0, time.Second}, {gib, 0, time.Second}, {80 * mib, 100 * mib, time.Second}, {81 * mib, 100 * mib, nearPause},
+		{gib, 100 * mib, nearPause}} {
+		must.Equal(t, fmt.Sprintf("pause at %d of %d", tt.used, tt.bound), tt.want, pauseAt(tt.used, tt.bound))
+	}
+}
+
+// A job that ignores SIGTERM has until its grace is over.
 func TestKernelRSSGrace(t *testing.T) {
 	n := realNode(t, func(c *config.File) {
 		byRSS(c)

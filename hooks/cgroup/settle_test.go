@@ -356,7 +356,7 @@ func TestEnforceChanges(t *testing.T) {
 		n := realNode(t, edit)
 		testEnforceChanges(t, n, func(bytes int64) {
 			enter := n.launches("1.srv")
-			n.hook.unwatch("1.srv") // whose sampler would kill it for being over its mem
+			n.hook.unwatch("1.srv") // which would kill it for being over its mem
 			startActor(t, enter, "hold", fmt.Sprint(bytes), "/dev/null")
 		})
 	})

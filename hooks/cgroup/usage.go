@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"maps"
-	"strconv"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -13,13 +12,12 @@ import (
 
 // The possible sources of mem in a report.
 const (
-	memSampled    = "anonymous and shared memory, sampled when use changed"
+	memSampled    = "anonymous and shared memory, sampled"
 	memCgroupPeak = "cgroup peak, page cache included"
 )
 
-// measure reads what the job has used so far, both for the report and as the kernel's counters. It
-// records the job's greatest memory. If it fails, it still returns what could be read. u is nil if
-// the job has no cgroup any more.
+// measure reads what the job has used so far, both for the report and as the kernel's counters. If
+// it fails, it still returns what could be read. u is nil if the job has no cgroup any more.
 func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
 	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -60,8 +58,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
 	if u.MemBytes != nil {
-		mem, markErr := h.noteMem(j, max(*u.MemBytes, markedBytes(j, heldMark)))
-		u.MemBytes, u.MemSource, err = &mem, memSampled, errors.Join(err, markErr)
+		u.MemSource = memSampled
 	}
 	if s.PerTask {
 		ranks, ranksErr := h.ranksUsed(j)
@@ -73,43 +70,21 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	return u, counters, err
 }
 
-// memMark is the extended attribute of the job's cgroup with the greatest memory measured for
-// reports, in bytes. A measurement may see or infer more than the watch's next sample. With the
-// mark, no process of this hook reports less to MoM than before.
-const memMark = "trusted.hookhost.mem_measured"
-
-// noteMem records a measurement of the job's memory, in bytes, and returns the greatest so far.
-func (h *hook) noteMem(j *cgroup.Job, bytes int64) (int64, error) {
-	h.mu.Lock() // two measurements of a job may overlap
-	defer h.mu.Unlock()
-	marked := markedBytes(j, memMark)
-	if bytes <= marked {
-		return marked, nil
+// noteMem has what the job holds now count in its peak.
+func noteMem(j *cgroup.Job) error {
+	err := j.NoteMemPeak()
+	if errors.Is(err, cgroup.ErrNotFound) || errors.Is(err, cgroup.ErrUnsupported) {
+		return nil
 	}
-	err := j.SetMark(memMark, strconv.AppendInt(nil, bytes, 10))
-	if errors.Is(err, cgroup.ErrNotFound) {
-		err = nil
-	}
-	return bytes, err
+	return err
 }
 
-// markedBytes returns the number in a mark of the job, or 0 without the mark.
-func markedBytes(j *cgroup.Job, mark string) int64 {
-	b, err := j.Mark(mark)
-	if err != nil {
-		return 0
-	}
-	bytes, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return bytes
-}
-
-// settleMem falls back to the cgroup's peak for a job that was never sampled. It does so only at
-// the job's end: reports keep the greatest value, and the peak includes page cache.
+// settleMem falls back to the cgroup's peak for a job that no sample saw use memory. It does so,
+// too, for a job that ran out of memory, which used all it could. Reports keep the greatest value,
+// and the peak includes page cache. So this is for the job's end.
 func settleMem(u *hostapi.HostUsage) {
-	if u.MemBytes == nil && u.CgroupPeakBytes != nil {
+	unseen := u.MemBytes == nil || *u.MemBytes == 0
+	if (unseen || u.OOMKills != nil && *u.OOMKills > 0) && u.CgroupPeakBytes != nil {
 		u.MemBytes, u.MemSource = u.CgroupPeakBytes, memCgroupPeak
 	}
 }

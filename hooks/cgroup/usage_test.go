@@ -3,11 +3,13 @@ package main
 import (
 	"testing"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A measurement counts in the next one, though no sample of the watch was in between.
+// What was reported once is reported again, whoever measures, and what a job holds when it ends is
+// part of it.
 func TestMeasuredMemoryNeverFalls(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -17,21 +19,39 @@ func TestMeasuredMemoryNeverFalls(t *testing.T) {
 			if must.NoError(t, err); u.MemBytes != nil {
 				mem = *u.MemBytes
 			}
-			return mem
+			return mem / mib * mib
 		}
-		n.launch(id)
-		must.Eventually(t, "the first sample", func() bool {
-			u, err := n.cgroup(id).Usage()
-			return err == nil && u.MemPeak != nil
-		})
-		n.unwatch(id)
 		pid := n.launch(id)
-		k.Charge(pid, kernfstest.Memory{Anon: 100 * mib})
-		must.Equal(t, "mem", int64(100*mib), measured()/mib*mib)
-		k.Exit(pid)
-		k.Charge(n.launch(id), kernfstest.Memory{File: 50 * mib}) // now there is less to be inferred
-		must.Equal(t, "mem", int64(100*mib), measured()/mib*mib)
+		k.Charge(pid, kernfstest.Memory{Anon: 60 * mib, Shmem: 40 * mib})
+		must.Eventually(t, "a sample", func() bool { return measured() == 100*mib })
+		k.Free(pid, kernfstest.Memory{Anon: 60 * mib})
+		must.Equal(t, "mem", int64(100*mib), measured())
 		n.restart()
-		must.Equal(t, "mem of another hook", int64(100*mib), measured()/mib*mib)
+		must.Equal(t, "mem of another hook", int64(100*mib), measured())
+		k.Charge(pid, kernfstest.Memory{Anon: 160 * mib})
+		must.Equal(t, "mem at the end", int64(200), *n.do(hostapi.EventEpilogue, id).Usage.MemBytes/mib)
 	})
+}
+
+// A job that ran out of memory has used what it could, whatever the samples have seen. So has one
+// that no sample saw use memory.
+func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		mem, peak, oom int64
+		want           int64
+	}{
+		{"sampled", 50, 80, 0, 50},
+		{"out of memory", 50, 80, 1, 80},
+		{"unseen", 0, 80, 0, 80},
+	} {
+		u := &hostapi.HostUsage{MemBytes: &tt.mem, CgroupPeakBytes: &tt.peak, OOMKills: &tt.oom}
+		settleMem(u)
+		must.Equal(t, tt.name, tt.want, *u.MemBytes)
+	}
+	u := &hostapi.HostUsage{}
+	settleMem(u)
+	if u.MemBytes != nil {
+		t.Errorf("mem %d without a memory controller", *u.MemBytes)
+	}
 }

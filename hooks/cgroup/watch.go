@@ -35,11 +35,12 @@ func (h *hook) watch(j *cgroup.Job) {
 	go func() {
 		defer close(w.done)
 		defer cancel()
-		var sampler sync.WaitGroup
-		sampler.Go(func() { h.enforce(ctx, j, w.resized) })
+		f := h.follower(j, c)
+		var enforcing sync.WaitGroup
+		enforcing.Go(func() { f.run(ctx, w.resized) })
 		stop := c.draw()
-		h.follow(ctx, cancel, j, c)
-		sampler.Wait()
+		h.follow(ctx, cancel, f)
+		enforcing.Wait()
 		stop()
 		h.with(j.ID(), func(e *job) {
 			if e.watch == w {
@@ -49,13 +50,11 @@ func (h *hook) watch(j *cgroup.Job) {
 	}()
 }
 
-// watchAgain is how long to wait before a failed watch is started again.
-const watchAgain = 2 * time.Minute
-
-// follow watches the job until ctx ends or its cgroup is gone. In the latter case it calls end.
-func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job, c *chart) {
+// follow watches the job until ctx ends or its cgroup is gone. In the latter case it calls end. A
+// watch that fails is started again, since the job's mem depends on it.
+func (h *hook) follow(ctx context.Context, end context.CancelFunc, f *follower) {
 	for failed := false; ; failed = true {
-		err := j.Watch(ctx, func(kills int64) { h.noteOOM(ctx, j, kills) }, c.see)
+		err := f.j.Watch(ctx, func(kills int64) { h.noteOOM(ctx, f.j, kills) }, f.memory)
 		switch {
 		case err == nil:
 			end()
@@ -63,17 +62,17 @@ func (h *hook) follow(ctx context.Context, end context.CancelFunc, j *cgroup.Job
 		case errors.Is(err, cgroup.ErrUnsupported): // no memory controller
 			return
 		case !failed:
-			h.logOf(j.ID()).Warn(err)
+			h.logOf(f.j.ID()).Warn(err)
 		}
 		select {
-		case <-time.After(watchAgain):
+		case <-time.After(usualPause):
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// resized makes the sampler read the job's bounds again.
+// resized has the job's processes sampled if its bounds need that now.
 func (h *hook) resized(id string) {
 	if w := h.watchOf(id); w != nil {
 		select {

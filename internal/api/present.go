@@ -131,7 +131,7 @@ func NewPresentJob(j Job, here string, read func(job string) (Present, error)) P
 		return p
 	}
 	p.NCPUs, p.Devices = u.NCPUs, u.Devices
-	// The kernel's limit may be a share of the node; the sampler's is the job's own.
+	// The kernel's limit may have room for page cache beyond the job's mem.
 	if u.MemLimitBytes != nil {
 		p.UsesHere.MemLimitBytes = u.MemLimitBytes
 	}

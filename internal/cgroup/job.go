@@ -143,11 +143,6 @@ func (j *Job) Create(l Limits) (err error) {
 			return err
 		}
 	}
-	if d, ok := j.with("memory"); ok {
-		if err := d.storePeak(noPeak()); err != nil && !errors.Is(err, ErrUnsupported) {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -130,21 +130,18 @@ func limitOfMemSoft(l *Limits) **int64 { return &l.MemSoft }
 
 // memoryFiles are the counter files of one version, and the keys in stat.
 type memoryFiles struct {
-	current, peak, kernel, kernelPeak, stat          string
-	anon, shmem, file, faults, allFaults, hugeFaults string
+	current, peak, stat       string
+	anon, shmem, file, faults string
 }
 
 var (
 	v1Memory = memoryFiles{
 		current: "memory.usage_in_bytes", peak: "memory.max_usage_in_bytes",
-		kernel: "memory.kmem.usage_in_bytes", kernelPeak: "memory.kmem.max_usage_in_bytes",
 		stat: "memory.stat", anon: "total_rss", shmem: "total_shmem", file: "total_cache", faults: "total_pgmajfault",
 	}
 	v2Memory = memoryFiles{
 		current: "memory.current", peak: "memory.peak", // since Linux 5.19
-		kernel: "kernel", // key in stat, since Linux 5.18
-		stat:   "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault",
-		allFaults: "pgfault", hugeFaults: "thp_fault_alloc",
+		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault",
 	}
 )
 
@@ -180,16 +177,15 @@ func checkMemory(j *Job, l *Limits) error {
 }
 
 func (r *reader) readMemory(u *Usage) {
-	s := r.sample()
 	if r.dir.h.v2 {
 		r.readMemoryV2(u)
 	} else {
 		r.readMemoryV1(u)
 	}
-	if s != nil {
+	if s := r.sample(); s != nil {
 		u.Anon, u.Shmem, u.File, u.MajorFaults = &s.anon, &s.shmem, &s.file, s.faults
-		u.MemPeak, u.CgroupPeak = r.peaks(s)
 	}
+	r.readPeaks(u)
 }
 
 func (r *reader) readMemoryV1(u *Usage) {

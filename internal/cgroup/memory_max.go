@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -16,6 +18,10 @@ const (
 	reclaimTime  = 5 * time.Second // for a job to give memory back
 	reclaimPause = 50 * time.Millisecond
 )
+
+// setAside is what the cpus may have charged in advance: MEMCG_CHARGE_BATCH pages each
+// (mm/memcontrol.c).
+var setAside = int64(64 * os.Getpagesize() * runtime.NumCPU())
 
 // lowerMemoryMax writes a memory.max that may be below what the job uses. The kernel accepts any
 // value, and kills if reclaim is not enough (memory_max_write). So memory is reclaimed first. If

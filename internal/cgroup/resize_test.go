@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,41 +188,22 @@ func swapOf(l Limits) *int64 {
 	return size(*l.MemSwap - *l.Mem)
 }
 
-// TestWatchIdle: a v2 job that is frozen or empty costs no wake-ups but the question whether it is
-// still there. A job that is idle costs few.
+// TestWatchIdle: a job of which nothing changes is sampled once a second and not written to.
 func TestWatchIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kernfstest.NewV2()
-		tree := fakeTree(t, k)
-		j := newJob(t, tree, testJob, Limits{})
-		pid := spawnFake(k, j.Join())
+		j := newJob(t, fakeTree(t, k), testJob, Limits{})
+		spawnFake(k, j.Join())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- j.Watch(ctx, func(int64) {}, nil) }()
-		looks := func(d time.Duration) int {
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			k.ResetJournal()
-			time.Sleep(d)
-			n := 0
-			for _, op := range k.Journal() { // each look stores when it was
-				if op.Op == "setxattr" && strings.HasPrefix(op.Value, peakMark) {
-					n++
-				}
-			}
-			return n
-		}
-		if n := looks(time.Hour); n > 4*60 {
-			t.Errorf("an idle job is looked at %d times an hour", n)
-		}
-		must.NoError(t, j.Suspend(soon(t)))
-		if n := looks(time.Hour); n != 0 {
-			t.Errorf("a frozen job is looked at %d times an hour", n)
-		}
-		must.NoError(t, j.Thaw(soon(t)))
-		k.Exit(pid)
-		if n := looks(time.Hour); n != 0 {
-			t.Errorf("an empty job is looked at %d times an hour", n)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		k.ResetJournal()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if ops := k.Journal(); len(ops) > 0 {
+			t.Errorf("%d changes, the first one is %v", len(ops), ops[0])
 		}
 		cancel()
 		if err := <-done; err != nil {

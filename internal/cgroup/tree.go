@@ -131,6 +131,8 @@ type hierarchy struct {
 	leaving               bool     // only jobs that began earlier are in it; nobody asks for it any more
 
 	signal func(pid int, sig syscall.Signal) error // see Options
+
+	peaks sync.Mutex // held while a job's peak is raised
 }
 
 // controllers returns the controllers that jobs have files of here. In the v2 tree these are the

@@ -16,9 +16,9 @@ type Usage struct {
 
 	Anon, Shmem, File *int64 // current bytes: private, shared, and page cache of files
 
-	// MemPeak is the greatest sum of Anon and Shmem, in bytes. The kernel does not record it. Watch
-	// samples it, so it is nil before the first sample of a job. A peak between two samples may be
-	// missed unless CgroupPeak reveals it.
+	// MemPeak is the greatest sum of Anon and Shmem in any sample of Watch and NoteMemPeak, in
+	// bytes. The kernel does not record it. It is nil before the first sample of a job. A peak
+	// between two samples is missed. CgroupPeak has that, with page cache and kernel memory.
 	MemPeak *int64
 	// CgroupPeak is the peak of memory in bytes, including page cache and kernel memory. If the
 	// kernel does not record it (v2 before Linux 5.19; Has("peak") is false), it is the greatest

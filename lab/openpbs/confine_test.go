@@ -21,7 +21,7 @@ func TestJobRunsInACgroupOfItsOwnAndLeavesNone(t *testing.T) {
 
 func TestUsageOfAJobReachesQstatAndAccounting(t *testing.T) {
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=256mb",
-		"python3 -c 'x = bytearray(100 << 20); sum(range(20000000))'")
+		"python3 -c 'x = bytearray(100 << 20); sum(range(20000000)); import time; time.sleep(1.5)'")
 	a := j.finished()
 	records := j.accounting("E")
 	if len(records) != 1 {

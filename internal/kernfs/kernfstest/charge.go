@@ -54,7 +54,6 @@ func (g *cgroup) grown() {
 			a.count(func(e *events) *int64 { return &e.high })
 			a.reclaim(a.ram()-a.mem.high, true)
 		}
-		a.signalThresholds()
 	}
 }
 

@@ -138,11 +138,6 @@ func (k *Kernel) Self() int { return k.self }
 
 // wake tells everyone who waits that something changed.
 func (k *Kernel) wake() {
-	for _, h := range k.hierarchies {
-		for g := range h.root.down {
-			g.signalThresholds()
-		}
-	}
 	for w := range k.watches {
 		w.notify()
 	}

@@ -1,6 +1,9 @@
 package kernfstest
 
-import "slices"
+import (
+	"os"
+	"slices"
+)
 
 // Memory is an amount of each kind, in bytes; the fake rounds it up to pages. Kernel is page tables
 // and the like, Slab kernel memory that caches files, which outlives its process as page cache
@@ -26,7 +29,7 @@ type memory struct {
 	failcnt            int64
 	oomGroup           bool // v2 memory.oom.group
 	events             events
-	listeners          []*listener
+	listeners          []*os.File // eventfds that hear of kills
 }
 
 // events is memory.events, which counts descendants too.

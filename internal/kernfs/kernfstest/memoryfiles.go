@@ -81,7 +81,6 @@ var memoryV1 = []knob{
 	reads("memory.oom_control", func(g *cgroup) string {
 		return keyed("oom_kill_disable", int64(0), "under_oom", int64(0), "oom_kill", g.mem.events.kill)
 	}),
-	{name: "memory.pressure_level"},
 	limitV1("memory.soft_limit_in_bytes", func(g *cgroup) *int64 { return &g.mem.soft }, setSoft),
 	reads("memory.stat", showStatV1),
 	valueFile("memory.swappiness", 60, 0, 200, unix.EINVAL), // MAX_SWAPPINESS
