@@ -82,7 +82,7 @@ func TestAttachGetsTheEnvironmentOfTheGrant(t *testing.T) {
 // sized sends an event of a job that asks for so many cpus.
 func sized(t *testing.T, h *Host, e hostapi.Event, ncpus string, accepted bool) {
 	t.Helper()
-	req := event(e, "1.srv")
+	req := requestOf(e, "1.srv")
 	req.Job.ResourceList = hostapi.Resources{"ncpus": ncpus}
 	v, err := h.Judge(t.Context(), req)
 	if err != nil || v.Reject == accepted {
@@ -139,7 +139,7 @@ func TestAttachEnvironmentMeetsAnswersToAttach(t *testing.T) {
 			rec := &jobstate.Record{AttachEnv: map[string]map[string]string{
 				"a": {"A": "1"}, "b": {"B": "2"}, "gone": {"A": "9"},
 			}}
-			c := &chain{links: attachLinks(links, rec), req: event(hostapi.EventAttach, "1")}
+			c := &chain{links: attachLinks(links, rec), req: requestOf(hostapi.EventAttach, "1")}
 			v := c.run(t.Context())
 			if diff := cmp.Diff(tt.want, v.SetEnv); diff != "" {
 				t.Errorf("set_env -want +got:\n%s", diff)

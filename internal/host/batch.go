@@ -61,7 +61,7 @@ func (h *Host) callDue(hook string, jobs []string) {
 		return
 	}
 	defer end()
-	free, busy, release := h.jobs.tryAll(jobs)
+	free, busy, release := h.turns.tryAll(jobs)
 	defer release()
 	for _, id := range busy {
 		h.inTurn(hook, id, func(context.Context) { h.callForAll(hook, []string{id}) })
@@ -79,7 +79,7 @@ func (h *Host) inTurn(purpose, id string, f func(ctx context.Context)) {
 		return
 	}
 	h.goBackground(func() {
-		release, err := h.jobs.acquire(h.ctx, id, course)
+		release, err := h.turns.acquire(h.ctx, id, course)
 		h.awaited.end(key)
 		if err != nil {
 			return

@@ -56,7 +56,7 @@ func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	for i := range count {
 		id, now := fmt.Sprintf("%d.srv", i+1), time.Now()
 		rec := &jobstate.Record{
-			Job: event(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning,
+			Job: requestOf(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning,
 			Host: hostapi.ProcessID{PID: 4_000_004}, Begun: now, Launched: jobstate.Moment{Wall: now},
 			Timers: map[string]jobstate.Timer{"a": {At: jobstate.Moment{Wall: now}}},
 		}
@@ -92,7 +92,7 @@ func TestBatchWithABusyJob(t *testing.T) {
 	n.hook("a", "misbehave", "", "debug=true")
 	h := n.open()
 	ids := n.stored(20, carried)
-	release, err := h.jobs.acquire(t.Context(), "7.srv", course)
+	release, err := h.turns.acquire(t.Context(), "7.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestCloseAmidCalls(t *testing.T) {
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
 	ids := n.stored(50, carried)
-	release, err := h.jobs.acquire(t.Context(), "7.srv", course)
+	release, err := h.turns.acquire(t.Context(), "7.srv", course)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestWhoIsUndone(t *testing.T) {
 		h.answer = at(hostapi.EventBegin, &hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": value}}, nil)
 		return h
 	}
-	c := &chain{links: []link{conflict("a", "1kb"), conflict("b", "2kb")}, req: event(hostapi.EventBegin, "1")}
+	c := &chain{links: []link{conflict("a", "1kb"), conflict("b", "2kb")}, req: requestOf(hostapi.EventBegin, "1")}
 	c.run(t.Context())
 	if err := c.undo(t.Context()); err != nil {
 		t.Fatal(err)

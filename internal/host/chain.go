@@ -61,6 +61,21 @@ type answer struct {
 	before map[string]json.RawMessage // Job.State of each job in its JobList, as it got it
 }
 
+// newChain returns the chain for an event.
+func (h *Host) newChain(e *event) *chain {
+	c := &chain{links: h.links(), req: e.req}
+	switch {
+	case !e.req.Event.ForJob():
+		c.hosted = h.hosted()
+	case e.rec != nil:
+		c.states = maps.Clone(e.rec.HookState)
+		if e.req.Event == hostapi.EventAttach {
+			c.links = attachLinks(c.links, e.rec)
+		}
+	}
+	return c
+}
+
 func (c *chain) run(ctx context.Context) *Verdict {
 	for _, l := range c.links {
 		if !l.Gets(c.req.Event) {

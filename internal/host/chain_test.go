@@ -103,7 +103,7 @@ func TestChainStopsAtARejectAndUndoes(t *testing.T) {
 				}
 				links = append(links, h)
 			}
-			c := &chain{links: links, req: event(tt.event, "1")}
+			c := &chain{links: links, req: requestOf(tt.event, "1")}
 			v := c.run(t.Context())
 			undoErr := ""
 			if v.Reject && tt.event != end {
@@ -174,7 +174,7 @@ func TestVerdictsBlameJobOrNode(t *testing.T) {
 			h := fakeHook{hook: plugin.Hook{Name: "a", Attributes: plugin.DefaultAttributes()}, calls: &calls,
 				answer: at(tt.event, nil, hostapi.Errorf(tt.kind, "x"))}
 			h.hook.FailAction = plugin.FailActionList{plugin.FailOfflineVnodes, plugin.FailClearVnodes}
-			v := (&chain{links: []link{h}, req: event(tt.event, "1")}).run(t.Context())
+			v := (&chain{links: []link{h}, req: requestOf(tt.event, "1")}).run(t.Context())
 			if v.OnReject != tt.action || v.Kind != tt.kind || !slices.Equal(v.FailAction, tt.acts) {
 				t.Errorf("job_action %q, kind %q, fail_action %v; want %q, %q, %v", v.OnReject, v.Kind, v.FailAction,
 					tt.action, tt.kind, tt.acts)
@@ -189,7 +189,7 @@ func TestFailActionNotOnReject(t *testing.T) {
 	h.hook.FailAction = plugin.FailActionList{plugin.FailOfflineVnodes, plugin.FailClearVnodes}
 	run := func(e hostapi.Event, out *hostapi.Outcome) []string {
 		h.answer = at(e, out, nil)
-		return (&chain{links: []link{h}, req: event(e, "1")}).run(t.Context()).FailAction
+		return (&chain{links: []link{h}, req: requestOf(e, "1")}).run(t.Context()).FailAction
 	}
 	if got := run(hostapi.EventBegin, &hostapi.Outcome{Reject: true}); got != nil {
 		t.Errorf("begin rejected: %v", got)
@@ -223,7 +223,7 @@ func TestLaunchCascades(t *testing.T) {
 				return &hooks[i], nil
 			}})
 	}
-	req := event(hostapi.EventLaunch, "1")
+	req := requestOf(hostapi.EventLaunch, "1")
 	req.Progname, req.Argv, req.Env = "/bin/job", []string{}, map[string]string{"GONE": "x", "PATH": "/bin"}
 	given := req.Env
 	c := &chain{links: links, req: req, states: map[string]json.RawMessage{"b": json.RawMessage(`"b's"`)}}
@@ -254,7 +254,7 @@ func TestOutcomeBesideError(t *testing.T) {
 		answer: at(hostapi.EventLaunch,
 			&hostapi.Outcome{SetEnv: map[string]string{"A": "1"}, Diag: "d", State: json.RawMessage(`1`),
 				CallAgain: 1}, errors.New("x"))}
-	c := &chain{links: []link{h}, req: event(hostapi.EventLaunch, "1")}
+	c := &chain{links: []link{h}, req: requestOf(hostapi.EventLaunch, "1")}
 	v := c.run(t.Context())
 	if v.SetEnv != nil || v.Diag != "d" || string(c.states["a"]) != "1" || c.answers[0].out.CallAgain != 0 {
 		t.Errorf("%+v, states %s", v.Outcome, c.states)

@@ -48,7 +48,7 @@ type dropper struct {
 	opt   *Options // PBSHas, PBSStarts, Populated, Processes
 	log   *logrus.Entry
 	clock jobstate.Clock
-	turns *queues
+	turns *turns
 	host  dropping
 	// unstarted holds a timer for each job that has begun and not started.
 	unstarted *timers
@@ -63,7 +63,7 @@ type dropping interface {
 }
 
 func newDropper(h *Host) *dropper {
-	d := &dropper{store: h.opt.Store, opt: &h.opt, log: h.log, clock: h.clock, turns: &h.jobs, host: h}
+	d := &dropper{store: h.opt.Store, opt: &h.opt, log: h.log, clock: h.clock, turns: &h.turns, host: h}
 	d.unstarted = newTimers(func(_, job string) { d.dropUnstarted(job) })
 	return d
 }
@@ -91,6 +91,13 @@ func (d *dropper) dropUnstarted(id string) {
 	d.dropInTurn(id, notStarted, func(rec *jobstate.Record) bool {
 		return d.isUnstarted(rec, dropAge) && d.isLost(rec)
 	})
+}
+
+// hasMadeRoom reports whether a begin for which there was no room is worth another try, because
+// jobs that pbs_mom has dropped were ended.
+func (h *Host) hasMadeRoom(ctx context.Context, e *event, v *Verdict) bool {
+	return e.req.Event.Stage() == hostapi.StageBegin && v.Reject && v.Hook != "" && v.Kind == hostapi.KindBusy &&
+		e.from.gone() == nil && h.dropper.dropForRoom(ctx, e.req.Job.ID, e.from) > 0
 }
 
 // dropForRoom makes room for a begin of pbs_mom: it ends dropped jobs, except the one with the id.

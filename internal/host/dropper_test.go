@@ -43,7 +43,7 @@ func newPBSNode(t *testing.T, mom *momFiles) *node {
 // put stores a record of a job of pbs_mom that was begun so long ago.
 func (n *node) put(id string, phase jobstate.Phase, ago time.Duration, change ...func(*jobstate.Record)) {
 	n.t.Helper()
-	rec := &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Phase: phase, Host: self, PBS: true,
+	rec := &jobstate.Record{Job: requestOf(hostapi.EventBegin, id).Job, Phase: phase, Host: self, PBS: true,
 		Begun: time.Now().Add(-ago)}
 	if phase != jobstate.PhasePrerun {
 		rec.Launched = jobstate.Moment{Wall: rec.Begun}
@@ -102,7 +102,7 @@ func TestBeginWithoutCaller(t *testing.T) {
 			if tt.direct {
 				handle = h.Judge
 			}
-			out, err := handle(tt.ctx, event(hostapi.EventBegin, "1.srv"))
+			out, err := handle(tt.ctx, requestOf(hostapi.EventBegin, "1.srv"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 		h := n.open()
 		for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventPrologue, hostapi.EventLaunch,
 			hostapi.EventPostsuspend} {
-			fromPBS(t, h, event(e, "1.srv"))
+			fromPBS(t, h, requestOf(e, "1.srv"))
 		}
 		if rec := n.record("1.srv"); !rec.Kept || rec.Phase != jobstate.PhaseSuspended {
 			t.Fatalf("%+v", rec)
@@ -137,7 +137,7 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 		if !there {
 			cancel()
 		}
-		out, err := h.JudgePBS(ctx, event(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
+		out, err := h.JudgePBS(ctx, requestOf(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func TestRoomOfDroppedJobs(t *testing.T) {
 				change = append(change, tt.change)
 			}
 			n.put("1.srv", tt.phase, tt.ago, change...)
-			out := fromPBS(t, h, event(hostapi.EventBegin, "2.srv"))
+			out := fromPBS(t, h, requestOf(hostapi.EventBegin, "2.srv"))
 			first := n.record("1.srv")
 			if !tt.room {
 				if !out.Reject || out.OnReject != hostapi.JobActionRerun || first == nil || n.events("1.srv") != "" ||
@@ -239,11 +239,11 @@ func TestJobsThatDoNotStart(t *testing.T) {
 			}
 			if !restarted {
 				for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-					if out := fromPBS(t, h, event(hostapi.EventBegin, id)); out.Reject {
+					if out := fromPBS(t, h, requestOf(hostapi.EventBegin, id)); out.Reject {
 						t.Fatal(out)
 					}
 				}
-				fromPBS(t, h, event(hostapi.EventLaunch, "3.srv"))
+				fromPBS(t, h, requestOf(hostapi.EventLaunch, "3.srv"))
 				h.dropper.unstarted.mu.Lock()
 				waits, left := len(h.dropper.unstarted.byJob), time.Until(h.dropper.unstarted.byJob["1.srv"][""].at)
 				h.dropper.unstarted.mu.Unlock()
@@ -293,7 +293,7 @@ func TestUnlistedJobs(t *testing.T) {
 			n.put("4.srv", jobstate.PhaseRunning, time.Hour)     // on MoM's disk
 			n.put("5.srv", jobstate.PhaseRunning, 5*time.Second) // young
 			n.put("6.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.PBS = false })
-			req := event(hostapi.EventPeriodic, "")
+			req := requestOf(hostapi.EventPeriodic, "")
 			req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv"}}
 			handle := func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
 				return h.JudgePBS(ctx, req, "", hostapi.ProcessID{})
@@ -353,7 +353,7 @@ func TestEndOfAnEarlierRunLeavesTheJobThatHasBegunAgain(t *testing.T) {
 	h := n.open()
 	run := func(e hostapi.Event, count int) {
 		t.Helper()
-		req := event(e, "1.srv")
+		req := requestOf(e, "1.srv")
 		req.Job.RunCount = count
 		if out := fromPBS(t, h, req); out.Reject {
 			t.Errorf("%s of run %d: %s", e, count, out.Message)
@@ -382,7 +382,7 @@ func TestEndOfAJobWhoseRunCountWasLoweredEndsIt(t *testing.T) {
 		event hostapi.Event
 		count int
 	}{{hostapi.EventBegin, 2}, {hostapi.EventLaunch, 2}, {hostapi.EventEpilogue, 1}, {hostapi.EventEnd, 1}} {
-		req := event(step.event, "1.srv")
+		req := requestOf(step.event, "1.srv")
 		req.Job.RunVersion, req.Job.RunCount = 2, step.count
 		if out := fromPBS(t, h, req); out.Reject {
 			t.Errorf("%s: %s", step.event, out.Message)
@@ -399,7 +399,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 	n := newPBSNode(t, &momFiles{homes: map[string]map[string]bool{"/a": {"4.srv": true}, "": {"6.srv": true}}})
 	h := n.open()
 	var mom hostapi.ProcessID
-	out, err := h.JudgePBS(t.Context(), event(hostapi.EventBegin, "1.srv"), "/a", mom)
+	out, err := h.JudgePBS(t.Context(), requestOf(hostapi.EventBegin, "1.srv"), "/a", mom)
 	if err != nil || out.Reject || n.record("1.srv").MoMHome != "/a" {
 		t.Fatal(out, err, n.record("1.srv"))
 	}
@@ -416,7 +416,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		{"", "1.srv 3.srv 4.srv 6.srv"},
 		{"/b", "1.srv 4.srv 6.srv"},
 	} {
-		out, err := h.JudgePBS(t.Context(), event(hostapi.EventPeriodic, ""), tt.home, mom)
+		out, err := h.JudgePBS(t.Context(), requestOf(hostapi.EventPeriodic, ""), tt.home, mom)
 		if err != nil || out.Reject {
 			t.Fatal(out, err)
 		}
@@ -436,7 +436,7 @@ func TestBeginAgainAfterAnotherHooksReject(t *testing.T) {
 	n := newPBSNode(t, &momFiles{})
 	h := n.open()
 	for run := range 3 {
-		req := event(hostapi.EventBegin, "1.srv")
+		req := requestOf(hostapi.EventBegin, "1.srv")
 		req.Job.RunCount = run + 1
 		if out := fromPBS(t, h, req); out.Reject {
 			t.Fatal(out)
@@ -468,14 +468,14 @@ func TestPeriodicWaitsForNoJob(t *testing.T) {
 	n.hook("b", "misbehave", "mode = \"say\"\nevent = \"exechost_periodic\"\nvalue = '{\"jobs\":"+used+"}'", "order=2")
 	h := n.open()
 	for _, id := range []string{"1.srv", "2.srv"} {
-		fromPBS(t, h, event(hostapi.EventBegin, id))
-		fromPBS(t, h, event(hostapi.EventLaunch, id))
+		fromPBS(t, h, requestOf(hostapi.EventBegin, id))
+		fromPBS(t, h, requestOf(hostapi.EventLaunch, id))
 	}
-	release, err := h.jobs.acquire(t.Context(), "1.srv", course) // an event has it
+	release, err := h.turns.acquire(t.Context(), "1.srv", course) // an event has it
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := event(hostapi.EventPeriodic, "")
+	req := requestOf(hostapi.EventPeriodic, "")
 	req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv"}, "2.srv": {ID: "2.srv"}}
 	out := fromPBS(t, h, req)
 	for _, id := range []string{"1.srv", "2.srv"} {

@@ -33,7 +33,7 @@ func TestFaultyHookFailsItsEvents(t *testing.T) {
 	h := n.open()
 	rejected := func(e hostapi.Event, want string) {
 		t.Helper()
-		v, err := h.Handle(t.Context(), event(e, "1.srv"))
+		v, err := h.Handle(t.Context(), requestOf(e, "1.srv"))
 		if err != nil {
 			t.Fatal(err)
 		}

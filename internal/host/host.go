@@ -5,7 +5,7 @@
 //
 // Events of one job are carried out one at a time, jobs in parallel. Events keep the order in which
 // they came. Attaches and reports come after all other events; requests of users come last
-// (queue.go).
+// (turn.go). What an event passes through is in event.go.
 //
 // While nothing happens, nothing runs here except exechost_periodic.
 //
@@ -38,7 +38,7 @@ type Host struct {
 	cancel context.CancelFunc
 
 	plugins   *plugin.Catalog
-	jobs      queues
+	turns     turns
 	timers    *timers
 	batches   *batches
 	periodics periodics

@@ -7,8 +7,38 @@ import (
 	"maps"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
+
+// beginLate begins a job of pbs_mom that has no record, at its prologue or launch. Its begin was
+// never seen here, because hookhost was installed later, or the job was wrongly dropped. Without
+// this, the job would have to go back to the queue or run unconfined. If the begin is not accepted,
+// its verdict is the event's. Otherwise the event goes on with the record.
+func (h *Host) beginLate(ctx context.Context, e *event) (*Verdict, error) {
+	if e.rec != nil || !h.beginsLate(e) {
+		return nil, nil
+	}
+	if h.hasEnded(ctx, e.req) {
+		return refuseStart(e.req, hostapi.KindJob, "this run of the job has ended here"), nil
+	}
+	id := e.req.Job.ID
+	job := *e.req.Job
+	job.SessionID, job.ResourcesUsed = 0, nil
+	h.log.WithField("job", id).Warnf("%s of a job that has not begun here: it begins now", e.req.Event)
+	begin := &hostapi.Request{Event: hostapi.EventBegin, Node: e.req.Node, Job: &job, VnodeList: e.req.VnodeList}
+	v, err := h.carryOut(ctx, begin, e.from)
+	if err != nil || v.Reject {
+		return v, err
+	}
+	maps.DeleteFunc(v.ResourcesUsed, func(name, _ string) bool { // MoM counted while the job ran without hookhost
+		_, counted := e.req.Job.ResourcesUsed[name]
+		return counted
+	})
+	e.late, e.rec = v, h.opt.Store.Get(id)
+	if e.rec == nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", errLateGone)
+	}
+	return nil, nil
+}
 
 // beginsLate reports whether an event of a job without a record begins the job, provided its run
 // has not ended here. There are two exceptions:
@@ -19,8 +49,9 @@ import (
 //   - a job that MoM no longer has, because nobody would ever end it. The hook may have waited for
 //     this daemon until the job had ended. Or the server had MoM discard the job during its start:
 //     MoM's child then continues with prologue and launch (qrerun -W force).
-func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
-	if !from.pbs || req.Event != hostapi.EventPrologue && req.Event != hostapi.EventLaunch {
+func (h *Host) beginsLate(e *event) bool {
+	req := e.req
+	if !e.from.pbs || !req.Event.Starts() {
 		return false
 	}
 	entry := h.log.WithField("job", req.Job.ID)
@@ -35,7 +66,7 @@ func (h *Host) beginsLate(req *hostapi.Request, from caller) bool {
 	if h.opt.PBSHas == nil {
 		return true
 	}
-	has, err := h.opt.PBSHas(req.Job, from.home)
+	has, err := h.opt.PBSHas(req.Job, e.from.home)
 	return has || err != nil
 }
 
@@ -56,27 +87,3 @@ func (h *Host) hasEnded(ctx context.Context, req *hostapi.Request) bool {
 var errRuns = errors.New("its cgroup has processes")
 
 var errLateGone = errors.New("its record is gone")
-
-// beginLate begins a job of pbs_mom that has no record, at its prologue or launch. Its begin was
-// never seen here, because hookhost was installed later, or the job was wrongly dropped. Without
-// this, the job would have to go back to the queue or run unconfined. The verdict is begin's.
-func (h *Host) beginLate(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, *jobstate.Record, error) {
-	id := req.Job.ID
-	job := *req.Job
-	job.SessionID, job.ResourcesUsed = 0, nil
-	h.log.WithField("job", id).Warnf("%s of a job that has not begun here: it begins now", req.Event)
-	begin := &hostapi.Request{Event: hostapi.EventBegin, Node: req.Node, Job: &job, VnodeList: req.VnodeList}
-	v, err := h.carryOut(ctx, begin, from)
-	if err != nil || v.Reject {
-		return v, nil, err
-	}
-	maps.DeleteFunc(v.ResourcesUsed, func(name, _ string) bool { // MoM counted while the job ran without hookhost
-		_, counted := req.Job.ResourcesUsed[name]
-		return counted
-	})
-	rec := h.opt.Store.Get(id)
-	if rec == nil {
-		return nil, nil, hostapi.Errorf(hostapi.KindNode, "%w", errLateGone)
-	}
-	return v, rec, nil
-}

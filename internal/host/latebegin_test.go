@@ -16,7 +16,7 @@ func TestLateBegin(t *testing.T) {
 			n.hook("b", "misbehave", "mode = 'used'\nevent = 'execjob_begin'\nvalue = 'mem=0kb'", "order=2")
 			h := n.open()
 			h.opt.Populated = func(id string) (bool, error) { return id == "5.srv", nil }
-			out := fromPBS(t, h, event(e, "1.srv"))
+			out := fromPBS(t, h, requestOf(e, "1.srv"))
 			want := "begin " + strings.TrimPrefix(string(e), "execjob_")
 			rec := n.record("1.srv")
 			if out.Reject || out.ResourcesUsed["mem"] != "0kb" || n.events("1.srv") != want || rec == nil || !rec.PBS ||
@@ -25,7 +25,7 @@ func TestLateBegin(t *testing.T) {
 			}
 			// nothing to begin a job for
 			for _, other := range []hostapi.Event{hostapi.EventPreterm, hostapi.EventPostsuspend} {
-				if out := fromPBS(t, h, event(other, "2.srv")); out.Reject || n.record("2.srv") != nil {
+				if out := fromPBS(t, h, requestOf(other, "2.srv")); out.Reject || n.record("2.srv") != nil {
 					t.Errorf("%s: %+v", other, out)
 				}
 			}
@@ -33,16 +33,16 @@ func TestLateBegin(t *testing.T) {
 				n.events("3.srv") != "" {
 				t.Errorf("another MoM's: %+v", v.Outcome)
 			}
-			counted := event(e, "4.srv")
+			counted := requestOf(e, "4.srv")
 			counted.Job.ResourcesUsed = hostapi.Resources{"mem": "7kb"}
 			if out := fromPBS(t, h, counted); out.Reject || len(out.ResourcesUsed) != 0 || n.record("4.srv") == nil {
 				t.Errorf("of a job that MoM has counted for: %+v", out)
 			}
-			if out := fromPBS(t, h, event(e, "5.srv")); !out.Reject || n.events("5.srv") != "" ||
+			if out := fromPBS(t, h, requestOf(e, "5.srv")); !out.Reject || n.events("5.srv") != "" ||
 				n.record("5.srv") != nil {
 				t.Errorf("of a job that runs already: %+v, events %q", out, n.events("5.srv"))
 			}
-			if out := fromPBS(t, h, event(e, "6.srv")); !out.Reject || n.events("6.srv") != "" ||
+			if out := fromPBS(t, h, requestOf(e, "6.srv")); !out.Reject || n.events("6.srv") != "" ||
 				n.record("6.srv") != nil {
 				t.Errorf("of a job that MoM does not have: %+v, events %q", out, n.events("6.srv"))
 			}
@@ -52,7 +52,7 @@ func TestLateBegin(t *testing.T) {
 		n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
 		n.hook("b", "misbehave", "mode = 'error'\nevent = 'execjob_begin'\nvalue = 'internal'", "order=2")
 		h := n.open()
-		out := fromPBS(t, h, event(hostapi.EventPrologue, "1.srv"))
+		out := fromPBS(t, h, requestOf(hostapi.EventPrologue, "1.srv"))
 		if !out.Reject || out.OnReject != hostapi.JobActionHold || !strings.HasSuffix(out.Message, heldText) ||
 			n.events("1.srv") != "begin abort" || n.record("1.srv") != nil {
 			t.Errorf("%+v, events %q", out, n.events("1.srv"))
@@ -68,7 +68,7 @@ func TestLateBeginOfARunThatHasEnded(t *testing.T) {
 			n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
 			h := n.open()
 			of := func(e hostapi.Event, version int) *hostapi.Request {
-				req := event(e, "1.srv")
+				req := requestOf(e, "1.srv")
 				req.Job.RunVersion = version
 				return req
 			}

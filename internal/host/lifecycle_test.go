@@ -30,7 +30,7 @@ func TestLifeOfAJob(t *testing.T) {
 		}
 		return rec
 	}
-	req := event(hostapi.EventBegin, "1.srv")
+	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.Job.Owner = hostapi.Owner{User: "root", UID: -1, GID: -1}
 	req.Job.Name = "sleep"
 	if out, err := h.Handle(t.Context(), req); err != nil || out.Reject {
@@ -56,7 +56,7 @@ func TestLifeOfAJob(t *testing.T) {
 	must(t, h, hostapi.EventAttach, "1.srv")
 	must(t, h, hostapi.EventPreterm, "1.srv")
 
-	epilogue := event(hostapi.EventEpilogue, "1.srv")
+	epilogue := requestOf(hostapi.EventEpilogue, "1.srv")
 	epilogue.Job.ExitStatus = new(3)
 	if out, err := h.Handle(t.Context(), epilogue); err != nil || out.ResourcesUsed["mem"] != "12kb" {
 		t.Fatal(out, err)
@@ -64,7 +64,8 @@ func TestLifeOfAJob(t *testing.T) {
 	if rec := phase(jobstate.PhaseExiting); *rec.ExitStatus != 3 || rec.ResourcesUsed["mem"] != "12kb" {
 		t.Errorf("record %+v", rec)
 	}
-	if _, err := h.Handle(t.Context(), event(hostapi.EventLaunch, "1.srv")); hostapi.KindOf(err) != hostapi.KindJob {
+	_, err := h.Handle(t.Context(), requestOf(hostapi.EventLaunch, "1.srv"))
+	if hostapi.KindOf(err) != hostapi.KindJob {
 		t.Errorf("launch after epilogue: %v", err)
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
@@ -88,18 +89,18 @@ func TestLifeOfAJob(t *testing.T) {
 func TestRequestsThatMakeNoSense(t *testing.T) {
 	n := newNode(t)
 	h := n.open()
-	nobody := event(hostapi.EventBegin, "1.srv")
+	nobody := requestOf(hostapi.EventBegin, "1.srv")
 	nobody.Job.Owner = hostapi.Owner{User: "no-such-user", UID: -1, GID: -1}
-	anonymous := event(hostapi.EventBegin, "1.srv")
+	anonymous := requestOf(hostapi.EventBegin, "1.srv")
 	anonymous.Job.Owner = hostapi.Owner{UID: -1, GID: -1}
 	for name, req := range map[string]*hostapi.Request{
 		"unknown event":    {Event: "execjob_party"},
 		"no job":           {Event: hostapi.EventBegin},
-		"path as a job":    event(hostapi.EventBegin, "../../etc"),
+		"path as a job":    requestOf(hostapi.EventBegin, "../../etc"),
 		"unknown user":     nobody,
 		"no user":          anonymous,
 		"attach of pid 1":  {Event: hostapi.EventAttach, PID: 1, Job: &hostapi.Job{ID: "1"}},
-		"attach to no job": event(hostapi.EventAttach, "99.srv"),
+		"attach to no job": requestOf(hostapi.EventAttach, "99.srv"),
 	} {
 		if _, err := h.Judge(t.Context(), req); hostapi.KindOf(err) != hostapi.KindJob {
 			t.Errorf("%s: %v, want a job error", name, err)
@@ -136,7 +137,7 @@ func TestBeginIsUndone(t *testing.T) {
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log), "order=1")
 	n.hook("b", "deny", "most = 1", "order=2")
 	h := n.open()
-	req := event(hostapi.EventBegin, "1.srv")
+	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
 	v, err := h.Judge(t.Context(), req)
 	if err != nil || v.Message != "execjob_begin request rejected by 'b': ncpus=2: at most 1 on this host" {
@@ -213,7 +214,7 @@ func TestBeginAgain(t *testing.T) {
 			n := newNode(t)
 			n.procs.add(mom)
 			h := n.open()
-			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
+			tt.record.Job = requestOf(hostapi.EventBegin, "1.srv").Job
 			tt.record.Begun = time.Now()
 			if tt.record.Host.PID == 0 {
 				tt.record.Host = self
@@ -222,7 +223,7 @@ func TestBeginAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := event(hostapi.EventBegin, "1.srv")
+			req := requestOf(hostapi.EventBegin, "1.srv")
 			req.MoM, req.Job.RunCount = tt.mom, tt.run
 			v, err := h.Judge(t.Context(), req)
 			if tt.busy != "" {
@@ -261,7 +262,7 @@ func TestSerialPerJob(t *testing.T) {
 		func() bool { _, err := os.Stat(filepath.Join(n.dir, "once")); return err == nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := h.Judge(ctx, event(hostapi.EventAttach, "1.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
+	if _, err := h.Judge(ctx, requestOf(hostapi.EventAttach, "1.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("second event of the job: %v, want it to wait in vain", err)
 	}
 	began := time.Now()
@@ -271,8 +272,8 @@ func TestSerialPerJob(t *testing.T) {
 	}
 	wg.Wait()
 	must(t, h, hostapi.EventAttach, "1.srv")
-	if len(h.jobs.waiting) != 0 {
-		t.Errorf("%d jobs left in memory", len(h.jobs.waiting))
+	if len(h.turns.waiting) != 0 {
+		t.Errorf("%d jobs left in memory", len(h.turns.waiting))
 	}
 }
 

@@ -161,7 +161,7 @@ func (n *node) reports() []string {
 	return jobs
 }
 
-func event(e hostapi.Event, id string) *hostapi.Request {
+func requestOf(e hostapi.Event, id string) *hostapi.Request {
 	r := &hostapi.Request{Event: e}
 	if e.ForJob() {
 		r.Job = &hostapi.Job{ID: id, Owner: hostapi.Owner{User: "root", UID: 0, GID: 0}, MotherSuperior: true}
@@ -184,7 +184,7 @@ func must(t testing.TB, h *Host, e hostapi.Event, id string) *Verdict {
 
 func judge(t testing.TB, h *Host, e hostapi.Event, id string) *Verdict {
 	t.Helper()
-	v, err := h.Judge(t.Context(), event(e, id))
+	v, err := h.Judge(t.Context(), requestOf(e, id))
 	if err != nil {
 		t.Fatalf("%s of job %s: %v", e, id, err)
 	}

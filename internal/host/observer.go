@@ -44,19 +44,6 @@ func resultOf(reject bool, kind hostapi.Kind) Result {
 	return Accepted
 }
 
-// eventOver notes an event that is over.
-func (h *Host) eventOver(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
-	h.logEvent(req, v, err, took)
-	if h.opt.Observer == nil {
-		return
-	}
-	kind := hostapi.KindOf(err)
-	if err == nil {
-		kind = v.Kind
-	}
-	h.opt.Observer.Event(req.Event, resultOf(v != nil && v.Reject, kind), took)
-}
-
 // Called passes each call of a hook to the observer.
 func (h pluginHost) Called(hook string, out *hostapi.Outcome, err error, took time.Duration) {
 	if h.opt.Observer != nil {

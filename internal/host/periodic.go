@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -26,30 +25,6 @@ func listOf(recs []*jobstate.Record, hook string, now jobstate.Moment) map[strin
 		list[rec.Job.ID] = jobInList(rec, hook, now)
 	}
 	return list
-}
-
-// judgeHost carries out an exechost_* event from outside, with every hook.
-func (h *Host) judgeHost(ctx context.Context, req *hostapi.Request, from caller) *Verdict {
-	began := time.Now()
-	switch {
-	case from.pbs && req.Event == hostapi.EventPeriodic:
-		h.dropper.dropUnlisted(ctx, req.JobList, from.home)
-	case from.pbs:
-		time.AfterFunc(dropAge, func() {
-			h.goBackground(func() { h.dropper.dropForgotten(h.ctx, from.home) })
-		})
-	}
-	h.alterAll(req.JobList)
-	v := h.askAll(ctx, h.links(), req, from)
-	h.eventOver(req, v, nil, time.Since(began))
-	switch {
-	case !from.pbs:
-	case req.Event == hostapi.EventPeriodic:
-		h.startUpLate(ctx, req, from, v)
-	case !v.Reject:
-		h.started.add(from.home)
-	}
-	return v
 }
 
 func (h *Host) askAll(ctx context.Context, links []link, req *hostapi.Request, from caller) *Verdict {
@@ -79,7 +54,7 @@ func (h *Host) update(c *chain, from caller) {
 			}
 		}
 	}
-	free, busy, release := h.jobs.tryAll(slices.Sorted(maps.Keys(jobs)))
+	free, busy, release := h.turns.tryAll(slices.Sorted(maps.Keys(jobs)))
 	h.change(note(c), free...)
 	release()
 	if len(busy) == 0 {
@@ -98,7 +73,7 @@ func (h *Host) update(c *chain, from caller) {
 
 // updateInTurn changes the job's record when its turn comes, unless Close comes first.
 func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) {
-	release, err := h.jobs.acquire(h.ctx, id, course)
+	release, err := h.turns.acquire(h.ctx, id, course)
 	if err != nil {
 		return
 	}

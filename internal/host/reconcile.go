@@ -96,7 +96,7 @@ func (h *Host) endLeft(ctx context.Context, id string) error {
 		return ErrClosed
 	}
 	defer end()
-	release, err := h.jobs.acquire(ctx, id, course)
+	release, err := h.turns.acquire(ctx, id, course)
 	if err != nil {
 		return fmt.Errorf("end job %s: wait for its turn: %w", id, err)
 	}

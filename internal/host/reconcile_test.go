@@ -48,7 +48,7 @@ func TestReconcileEndsJobsWithoutAMoM(t *testing.T) {
 			n := newNode(t)
 			n.procs.add(alive)
 			n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
-			tt.record.Job = event(hostapi.EventBegin, "1.srv").Job
+			tt.record.Job = requestOf(hostapi.EventBegin, "1.srv").Job
 			err := n.store.Update("1.srv", func(*rec) (*rec, error) { return &tt.record, nil })
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +90,7 @@ func TestMoMDies(t *testing.T) {
 	n.procs.add(mom)
 	n.hook("a", "misbehave", "")
 	h := n.open()
-	req := event(hostapi.EventBegin, "1.srv")
+	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.MoM = &mom
 	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
@@ -102,7 +102,7 @@ func TestMoMDies(t *testing.T) {
 	}
 	// A job that ended before its MoM is watched no longer.
 	n.procs.add(mom)
-	req = event(hostapi.EventBegin, "2.srv")
+	req = requestOf(hostapi.EventBegin, "2.srv")
 	req.MoM = &mom
 	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
@@ -122,7 +122,7 @@ func TestBeginOfAMoMThatDiedIsRefused(t *testing.T) {
 	log := filepath.Join(n.dir, "log")
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", log))
 	h := n.open()
-	req := event(hostapi.EventBegin, "1.srv")
+	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.MoM = &hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
 	if v, err := h.Judge(t.Context(), req); hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("%+v, %v", v, err)
@@ -139,7 +139,7 @@ func TestStartupKnowsTheJobs(t *testing.T) {
 	other := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
 	n.procs.add(other)
 	for id, host := range map[string]hostapi.ProcessID{"1.srv": self, "2.srv": other} {
-		rec := &jobstate.Record{Job: event(hostapi.EventBegin, id).Job, Host: host, Begun: time.Now(),
+		rec := &jobstate.Record{Job: requestOf(hostapi.EventBegin, id).Job, Host: host, Begun: time.Now(),
 			HookState: map[string]json.RawMessage{"a": json.RawMessage(`{"x":1}`)}}
 		if err := n.store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil }); err != nil {
 			t.Fatal(err)

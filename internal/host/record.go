@@ -1,69 +1,152 @@
 package host
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
-	"github.com/hookhost/hookhost/internal/pbs"
-	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// The functions of this file decide how an event changes a job's record. They have no other effect.
+// record records what the event and the hooks' answers change, and adds to the verdict what the
+// host itself has to say.
+func (h *Host) record(ctx context.Context, e *event, v *Verdict) {
+	switch e.req.Event.Stage() {
+	case hostapi.StageBegin:
+		h.recordBegin(ctx, e, v)
+	case hostapi.StageRun:
+		h.recordRun(ctx, e, v)
+	case hostapi.StageEpilogue:
+		h.recordEpilogue(e, v)
+	case hostapi.StageEnd:
+		v.fail(h.recordEnd(ctx, e))
+	case hostapi.StageHost:
+		h.update(e.chain, e.from)
+		h.startUpLate(ctx, e, v)
+	}
+}
+
+// recordBegin completes the record of a job that begins, or undoes the begin.
+func (h *Host) recordBegin(ctx context.Context, e *event, v *Verdict) {
+	if !v.Reject {
+		now := h.clock.Now()
+		advance(e.rec, e.req, now)
+		recordAnswers(e.rec, h.opt.Node, e.chain, now)
+		addLines(e.rec, v.JobStderr)
+		noteSisters(e.rec, h.opt.Node, nil)
+		err := h.replace(e.rec)
+		if err == nil && !e.from.missed(e.req.Event, v) {
+			h.watchMoM(e.req.Job.ID, e.req.MoM)
+			return
+		}
+		if err != nil {
+			// Without its record the job would belong to nobody, and whatever was made for it would
+			// be orphaned.
+			v.Reject, v.OnReject = true, hostapi.JobActionRerun
+			v.Kind, v.Message = hostapi.KindNode, hostapi.OneLine(err.Error())
+		}
+	}
+	if err := h.undo(ctx, e.chain, e.rec); err != nil {
+		v.Add(err.Error())
+	}
+}
+
+// undo reverses a begin that was not accepted. The record stays when something is left of the job.
+// The next begin of the job, the next periodic or the next start of a host tries again.
+func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
+	err := c.undo(ctx)
+	var left error
+	if err != nil {
+		left = h.fallback(ctx, rec.Job.ID)
+	}
+	err = errors.Join(err, left)
+	if left == nil {
+		return errors.Join(err, h.forget(rec.Job.ID))
+	}
+	enterExiting(rec, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
+	return errors.Join(err, h.replace(rec))
+}
+
+// recordRun records an event between begin and epilogue.
+func (h *Host) recordRun(ctx context.Context, e *event, v *Verdict) {
+	if e.req.Event == hostapi.EventPreresume {
+		e.from.missed(e.req.Event, v) // MoM leaves the job suspended, so its clock must not run
+	}
+	if v.Reject && e.rec.Phase == jobstate.PhaseSuspended && e.req.Event.Undo() != "" {
+		if err := e.chain.undo(ctx); err != nil {
+			v.Add(err.Error())
+		}
+	}
+	e.late.passOn(v)
+	now := h.clock.Now()
+	h.change(func(rec *jobstate.Record) {
+		if !v.Reject || e.req.Event == hostapi.EventPostsuspend { // postsuspend reports what MoM has already done
+			advance(rec, e.req, now)
+		}
+		alter(rec, e.request())
+		recordAnswers(rec, h.opt.Node, e.chain, now)
+		addLines(rec, v.JobStderr)
+	}, e.req.Job.ID)
+}
+
+// recordEpilogue records the end of the job's leading program. MoM sends one more event.
+func (h *Host) recordEpilogue(e *event, v *Verdict) {
+	if e.rec == nil {
+		return
+	}
+	used := h.sisterUsage(e.rec)
+	h.change(func(rec *jobstate.Record) {
+		e.leave(rec)
+		recordAnswers(rec, h.opt.Node, e.chain, h.clock.Now())
+		noteSisters(rec, h.opt.Node, used)
+		e.rec = rec // includes updates since it was read
+	}, e.req.Job.ID)
+	addTold(v.Outcome, e.rec, h.opt.Node)
+}
+
+// recordEnd settles the job after its last event, unless both its hooks and the host's own removal
+// failed. Then the record stays, as that of an ending job. Reconcile ends it again, at each
+// periodic and when a host starts. The tear-down continues after failures and joins the errors.
+func (h *Host) recordEnd(ctx context.Context, e *event) error {
+	var left error
+	if e.chain.failures() != nil {
+		left = h.fallback(ctx, e.req.Job.ID)
+		if left == nil && h.opt.Fallback != nil && e.rec != nil {
+			e.rec.AddNote("hookhost removed what the job left, because a hook failed to")
+		}
+	}
+	if e.rec == nil {
+		return left
+	}
+	h.countingKills(e.rec, func(rec *jobstate.Record) {
+		e.leave(rec)
+		recordAnswers(rec, h.opt.Node, e.chain, h.clock.Now())
+	})
+	return errors.Join(left, h.conclude(e.rec, e.req.Event, left == nil))
+}
+
+// request returns the job with its current request, nil if the event does not carry that.
+func (e *event) request() *hostapi.Job {
+	if !alters(e.req.Event) {
+		return nil
+	}
+	return e.told.Job
+}
+
+// isLast reports whether no event of the job follows.
+func (e *event) isLast() bool { return e.req.Event.Stage() == hostapi.StageEnd }
+
+// leave moves the record to its last phase.
+func (e *event) leave(rec *jobstate.Record) { enterExiting(rec, &e.told, e.isLast(), e.began) }
+
+// The functions below decide how an event changes a job's record. They have no other effect.
 
 // endTimer is the key of Record.Timers for the time at which execjob_end began. MoM sends end only
 // once, even if the host dies during it. So whoever finds the record finishes the job. No hook has
 // this name.
 const endTimer = ""
-
-// jobOf returns the job of an event as hooks get it: as it was at begin, updated with what later
-// events may change. Attach comes from users and can change nothing.
-func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
-	job := *rec.Job
-	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
-	job.Phase, job.Elapsed = rec.Phase, rec.Elapsed(now)
-	told := req.Job
-	if req.Event == hostapi.EventAttach || told == nil {
-		return &job
-	}
-	if told.SessionID != 0 {
-		job.SessionID = told.SessionID
-	}
-	if told.ExitStatus != nil {
-		job.ExitStatus = told.ExitStatus
-	}
-	if told.KillDelay != nil {
-		job.KillDelay = told.KillDelay
-	}
-	if req.Event == hostapi.EventResize {
-		for _, s := range []struct{ to, from *string }{
-			{&job.ExecVnode, &told.ExecVnode}, {&job.ExecHost2, &told.ExecHost2}, {&job.Schedselect, &told.Schedselect},
-		} {
-			if *s.from != "" {
-				*s.to = *s.from
-			}
-		}
-		if told.ResourceList != nil {
-			job.ResourceList = told.ResourceList
-		}
-	}
-	return &job
-}
-
-// jobInList returns the job's entry in a JobList for the hook.
-func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
-	job := *rec.Job
-	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
-	job.Phase, job.Elapsed = rec.Phase, rec.Elapsed(now)
-	return &job
-}
 
 // advance moves the record to the phase that follows the accepted event.
 func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
@@ -133,41 +216,6 @@ func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now job
 	}
 }
 
-// walltime returns the walltime that counts, given the value from a MoM. The value from `hookhost
-// run` includes suspensions, which are subtracted here. The job cannot have run longer than the
-// host's own count. But no more than its suspensions is subtracted, whatever the clock did.
-func walltime(rec *jobstate.Record, told string) string {
-	d, err := pbs.ParseDuration(told)
-	if err != nil || rec.Launched.IsZero() {
-		return told
-	}
-	counted := rec.Elapsed(rec.Ended)
-	switch {
-	case rec.PBS:
-		return walltimeOfPBS(rec, d, counted)
-	case rec.MoM == nil || rec.Suspended <= 0 || counted >= d:
-		return told
-	}
-	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))
-}
-
-// rounding is the allowed difference between the counts of pbs_mom and of the host. pbs_mom counts
-// whole seconds, begins after the launch and stops before the epilogue.
-const rounding = 3 * time.Second
-
-// walltimeOfPBS returns pbs_mom's count if the host's agrees, else the host's. After a restart,
-// pbs_mom's count lacks the time since its last job_save, or includes suspensions (openpbs
-// src/resmom/mom_walltime.c, recover_walltime). $wallmult also changes that count. The host's count
-// is too short for a job whose record was lost.
-func walltimeOfPBS(rec *jobstate.Record, told, counted time.Duration) string {
-	if (counted-told).Abs() <= rounding || slices.Contains(rec.Notes, lostRecord) {
-		return pbs.FormatDuration(told)
-	}
-	rec.AddNote(fmt.Sprintf("pbs_mom counted a walltime of %s: so it stands in qstat and accounting",
-		pbs.FormatDuration(told)))
-	return pbs.FormatDuration(counted)
-}
-
 // resume ends a suspension. Time before the first launch does not count.
 func resume(rec *jobstate.Record, now jobstate.Moment) {
 	if rec.Phase != jobstate.PhaseSuspended {
@@ -183,107 +231,4 @@ func resume(rec *jobstate.Record, now jobstate.Moment) {
 		rec.Suspended += max(now.Sub(since), 0)
 	}
 	rec.SuspendedAt = jobstate.Moment{}
-}
-
-// recordAnswers records the hooks' answers to an event of the job.
-func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
-	for _, a := range c.answers {
-		if a.out.State != nil {
-			put(&rec.HookState, a.hook, a.out.State)
-		}
-		if a.out.AttachEnv != nil && !c.verdict.Reject {
-			put(&rec.AttachEnv, a.hook, a.out.AttachEnv)
-		}
-		if rec.Phase != jobstate.PhaseExiting {
-			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, now)
-		}
-	}
-	o := &c.merged.out
-	u := &hostapi.JobUpdate{
-		ResourcesUsed: o.ResourcesUsed,
-		Usage:         o.Usage,
-		Diag:          o.Diag,
-		Notes:         o.Notes,
-		WalltimeLimit: o.WalltimeLimit,
-	}
-	cpuPercent(rec, u, now)
-	fold(rec, node, u)
-}
-
-// recordUpdates records the findings of startup or periodic about the job. If an event has changed
-// a hook's state since the hook got it, that event also decides about state, timer and limit.
-func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
-	if rec.Phase == jobstate.PhaseExiting {
-		return // what epilogue reported is newer
-	}
-	id := rec.Job.ID
-	limit := rec.WalltimeLimit
-	for _, a := range c.answers {
-		u := a.out.Jobs[id]
-		if u == nil || !bytes.Equal(rec.HookState[a.hook], a.before[id]) {
-			continue
-		}
-		if u.State != nil {
-			put(&rec.HookState, a.hook, u.State)
-		}
-		if _, set := rec.AttachEnv[a.hook]; !set && u.AttachEnv != nil {
-			// An existing value comes from begin or a resize, perhaps after the hook was asked.
-			put(&rec.AttachEnv, a.hook, u.AttachEnv)
-		}
-		if u.WalltimeLimit != nil {
-			limit = u.WalltimeLimit
-		}
-		callAt(rec, a.hook, u.CallAgain, u.CallAtElapsed, now)
-	}
-	if u := c.merged.out.Jobs[id]; u != nil {
-		cpuPercent(rec, u, now)
-		fold(rec, node, u)
-		rec.AddLines(u.JobStderr)
-	}
-	rec.WalltimeLimit = limitOf(limit)
-}
-
-// limitOf returns the limit to record for one that a hook reported: nil if nothing limits the job.
-func limitOf(told *time.Duration) *time.Duration {
-	if told == nil || *told == 0 {
-		return nil
-	}
-	return told
-}
-
-// callAt records when a hook asked to be called for the job, if it did. This replaces an earlier
-// request of the hook.
-func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, now jobstate.Moment) {
-	switch {
-	case again > 0:
-		put(&rec.Timers, hook, jobstate.Timer{At: now.Add(again)})
-	case elapsed > 0:
-		put(&rec.Timers, hook, jobstate.Timer{Elapsed: elapsed})
-	}
-}
-
-// fold folds measurements and remarks into the record.
-func fold(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
-	for name, value := range u.ResourcesUsed {
-		put(&rec.ResourcesUsed, name, value)
-	}
-	if u.Usage != nil {
-		put(&rec.Hosts, node, usage.Fold(rec.Hosts[node], u.Usage))
-	}
-	if u.Diag != "" && !strings.Contains(rec.Diag[node], u.Diag) {
-		put(&rec.Diag, node, joinLines(rec.Diag[node], u.Diag))
-	}
-	for _, note := range u.Notes {
-		rec.AddNote(note)
-	}
-	if u.WalltimeLimit != nil {
-		rec.WalltimeLimit = limitOf(u.WalltimeLimit)
-	}
-}
-
-func cloneStates(rec *jobstate.Record) map[string]json.RawMessage {
-	if rec == nil {
-		return nil
-	}
-	return maps.Clone(rec.HookState)
 }

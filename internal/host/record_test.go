@@ -18,7 +18,7 @@ func TestMoMsOwnResources(t *testing.T) {
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
-		req := event(e, "1.srv")
+		req := requestOf(e, "1.srv")
 		req.Job.ResourcesUsed = hostapi.Resources{"walltime": "01:02:03", "mem": "1kb"}
 		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
 			t.Fatal(v, err)
@@ -37,7 +37,7 @@ func TestReportHasTheHostsWalltimeAndANoteOfPBSMoMs(t *testing.T) {
 	h := n.open()
 	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventEpilogue,
 		hostapi.EventEnd} {
-		req := event(e, "1.srv")
+		req := requestOf(e, "1.srv")
 		if e == hostapi.EventEpilogue || e == hostapi.EventEnd {
 			req.Job.ResourcesUsed = hostapi.Resources{"walltime": "01:02:03"}
 		}
@@ -60,7 +60,7 @@ func TestWalltimeOfASisterIsTheHostsOwn(t *testing.T) {
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
-		req := event(e, "1.srv")
+		req := requestOf(e, "1.srv")
 		req.Job.MotherSuperior, req.Job.ResourcesUsed = false, hostapi.Resources{"walltime": "01:02:03"}
 		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
 			t.Fatal(v, err)

@@ -1,9 +1,7 @@
 package host
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"maps"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -23,18 +21,6 @@ func (h *Host) recoverJobs(c *chain) {
 			}
 		}
 	}
-}
-
-// findJobs returns once all hooks run that find jobs at their startup. By then the jobs that had no
-// record have one. On an error a hook does not run, and there may be more jobs.
-func (h *Host) findJobs(ctx context.Context) error {
-	var errs []error
-	for _, p := range h.plugins.List() {
-		if p.Gets(hostapi.EventStartup) {
-			errs = append(errs, p.Start(ctx))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
@@ -87,7 +73,7 @@ func (h *Host) align(c *chain) {
 }
 
 func (h *Host) alignJob(hook, id string, frozen bool) {
-	release, err := h.jobs.acquire(h.ctx, id, course)
+	release, err := h.turns.acquire(h.ctx, id, course)
 	if err != nil {
 		return
 	}
@@ -102,46 +88,9 @@ func (h *Host) alignJob(hook, id string, frozen bool) {
 	}
 	h.log.WithField("job", id).Warnf("frozen: %t, and the job is %s: %s once more", frozen, rec.Phase, req.Event)
 	req.Job = jobOf(rec, req, h.clock.Now())
-	c := &chain{links: []link{h.plugins.Place(hook)}, req: req, states: cloneStates(rec)}
+	c := &chain{links: []link{h.plugins.Place(hook)}, req: req, states: maps.Clone(rec.HookState)}
 	if v := c.run(h.ctx); v.Reject {
 		h.log.WithField("job", id).Error(v.Message)
 	}
 	h.change(func(rec *jobstate.Record) { recordAnswers(rec, h.opt.Node, c, h.clock.Now()) }, id)
-}
-
-// unknown answers an event of a job that has no record. Its begin was never seen here: hookhost was
-// installed while the job ran, or the records were lost.
-//
-//   - prologue, launch: an error that sends the job back to the queue, because it would start
-//     unconfined. Jobs of pbs_mom are begun first (beginLate).
-//   - attach, resize: an error; there is nothing to attach to.
-//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that was stopped,
-//     resumed or has to be killed before hookhost came must not be held up. A preresume is rejected
-//     if a hook could not report its jobs: the job may be frozen, and nobody would thaw it.
-//
-// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent, and
-// anything that they find has to go (finish).
-func unknown(req *hostapi.Request, unsure error) (*Verdict, error) {
-	if unsure != nil && req.Event == hostapi.EventPreresume {
-		return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
-			Reject:  true,
-			Message: hostapi.OneLine(fmt.Sprintf("%s request rejected: the job may be frozen: %v", req.Event, unsure)),
-		}}, nil
-	}
-	switch req.Event {
-	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
-		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
-	case hostapi.EventAttach, hostapi.EventResize:
-		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
-	}
-	return refuseStart(req, hostapi.KindNode, "the job had no execjob_begin on this host"), nil
-}
-
-// refuseStart answers an event that would start a program. A job that MoM still has goes back to
-// the queue.
-func refuseStart(req *hostapi.Request, kind hostapi.Kind, why string) *Verdict {
-	return &Verdict{Kind: kind, Outcome: &hostapi.Outcome{
-		Reject: true, OnReject: hostapi.JobActionRerun,
-		Message: fmt.Sprintf("%s request rejected: %s", req.Event, why),
-	}}
 }

@@ -24,7 +24,7 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 	n := newNode(t)
 	h := n.open()
 	begin := func(id string) *hostapi.Request {
-		req := event(hostapi.EventBegin, id)
+		req := requestOf(hostapi.EventBegin, id)
 		req.PBS, req.MoMHome = true, "/var/spool/pbs"
 		return req
 	}
@@ -62,8 +62,8 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 func TestTaskIsNotTakenForTheLeadingShell(t *testing.T) {
 	n := newNode(t)
 	h := n.open()
-	reportFound(h, map[string]*hostapi.JobUpdate{"1.srv": {Begin: event(hostapi.EventBegin, "1.srv")}})
-	launch := event(hostapi.EventLaunch, "1.srv")
+	reportFound(h, map[string]*hostapi.JobUpdate{"1.srv": {Begin: requestOf(hostapi.EventBegin, "1.srv")}})
+	launch := requestOf(hostapi.EventLaunch, "1.srv")
 	launch.PID, launch.Job.SessionID = 4_000_003, 4_000_002
 	if v, err := h.Judge(t.Context(), launch); err != nil || v.Reject {
 		t.Fatalf("launch: %+v, %v", v, err)
@@ -78,7 +78,7 @@ func TestTaskIsNotTakenForTheLeadingShell(t *testing.T) {
 func TestJobWithoutRecordAndMoMIsEnded(t *testing.T) {
 	n := newNode(t)
 	h := n.open()
-	begin := event(hostapi.EventBegin, "1.srv")
+	begin := requestOf(hostapi.EventBegin, "1.srv")
 	begin.MoM = &hostapi.ProcessID{PID: 4_000_001, StartTime: 1}
 	reportFound(h, map[string]*hostapi.JobUpdate{"1.srv": {Begin: begin}})
 	plugintest.Eventually(t, "the job is ended", func() bool {
@@ -191,7 +191,7 @@ func TestUndoIsTriedAgain(t *testing.T) {
 	stuck := &stuckRemover{stuck: true}
 	n.options = func(o *Options) { o.Fallback = stuck }
 	h := n.open()
-	req := event(hostapi.EventBegin, "1.srv")
+	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
 	if v, err := h.Judge(t.Context(), req); err != nil || !v.Reject || !strings.Contains(v.Message, "state D") {
 		t.Fatal(v, err)
@@ -222,7 +222,7 @@ func TestJobEndsWhileItsRecordCannotBeWritten(t *testing.T) {
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	must(t, h, hostapi.EventEpilogue, "1.srv")
-	req := event(hostapi.EventEnd, "1.srv")
+	req := requestOf(hostapi.EventEnd, "1.srv")
 	req.Job.ExitStatus = new(3)
 	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)

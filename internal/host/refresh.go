@@ -23,7 +23,7 @@ func (h *Host) refresh(ctx context.Context, id string, from class) error {
 		return ErrClosed
 	}
 	defer end()
-	release, err := h.jobs.acquire(ctx, id, from)
+	release, err := h.turns.acquire(ctx, id, from)
 	if err != nil {
 		return err
 	}

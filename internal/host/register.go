@@ -13,9 +13,22 @@ import (
 // leftBehind is the note about an earlier run in its report.
 const leftBehind = "a run that was never ended was found when the job began again"
 
-// register stores the record of a job that begins. If a record already exists, standing decides in
-// the same update. An earlier run is ended first.
-func (h *Host) register(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
+// register makes the record of a job that begins. The record exists from before the first call of a
+// hook until after the last one. So anything that a hook has made belongs to a job that can be
+// found. If a record already exists, standing decides in the same update. An earlier run is ended
+// first.
+func (h *Host) register(ctx context.Context, e *event) (*Verdict, error) {
+	req, from := e.req, e.from
+	req.PBS, req.MoMHome = from.pbs, from.home
+	e.rec = &jobstate.Record{
+		Job: req.Job, Phase: jobstate.PhasePrerun, Host: h.opt.Self,
+		MoM: req.MoM, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
+	}
+	return nil, h.store(ctx, req, e.rec)
+}
+
+// store stores the record of a job that begins.
+func (h *Host) store(ctx context.Context, req *hostapi.Request, rec *jobstate.Record) error {
 	var ended, started bool
 	var ending error
 	for {
@@ -82,3 +95,17 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase,
 		rec.Begun.Format(time.DateTime))
 }
+
+// compareRuns returns less than 0 if a is an earlier run of the job than b, and 0 if it is the same
+// run. PBS counts each start in run_version, which nobody can alter. A PBS without run_version has
+// only run_count, and lets nobody alter that (openpbs src/resmom/mom_hook_func.c,
+// get_hook_results).
+func compareRuns(a, b *hostapi.Job) int {
+	if a.RunVersion > 0 && b.RunVersion > 0 {
+		return cmp.Compare(a.RunVersion, b.RunVersion)
+	}
+	return cmp.Compare(a.RunCount, b.RunCount)
+}
+
+// isCounted reports whether the job says which of its runs this is.
+func isCounted(job *hostapi.Job) bool { return job.RunVersion > 0 || job.RunCount > 0 }

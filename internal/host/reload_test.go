@@ -44,7 +44,7 @@ func TestReloadInTheMiddleOfAnEvent(t *testing.T) {
 			stopped := stop(t, h, "a")
 			links := h.links()
 			links[0] = reached{links[0], make(chan struct{})}
-			c := &chain{links: links, req: event(e, "1.srv")}
+			c := &chain{links: links, req: requestOf(e, "1.srv")}
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if v := c.run(t.Context()); v.Reject {
@@ -83,7 +83,7 @@ func stopInEvent(t *testing.T, h *Host, name string) (pid int, wg *sync.WaitGrou
 	pid = stop(t, h, name)
 	links := h.links()
 	links[0] = reached{links[0], make(chan struct{})}
-	c := &chain{links: links, req: event(hostapi.EventBegin, "1.srv")}
+	c := &chain{links: links, req: requestOf(hostapi.EventBegin, "1.srv")}
 	wg = &sync.WaitGroup{}
 	wg.Go(func() { c.run(t.Context()) })
 	<-links[0].(reached).called

@@ -28,7 +28,7 @@ func TestUsageOnSistersIsMissingUntilMoMTells(t *testing.T) {
 	}
 	h := n.open()
 	of := func(e hostapi.Event) *hostapi.Request {
-		req := event(e, "1.srv")
+		req := requestOf(e, "1.srv")
 		req.Job.MotherSuperior = true
 		req.Job.ExecVnode = "(n1:ncpus=1)+(n2:ncpus=2)+(n3:ncpus=1)+(n2:ncpus=1)"
 		return req

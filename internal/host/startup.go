@@ -19,8 +19,15 @@ import (
 // verdict of an exechost_periodic of a pbs_mom. It does so if the event's vnode_list lacks such a
 // resource. Each MoM is checked once, unless its exechost_startup has come. Later changes at the
 // server are the administrator's.
-func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from caller, v *Verdict) {
-	if h.started.has(from.home) {
+func (h *Host) startUpLate(ctx context.Context, e *event, v *Verdict) {
+	req, home := e.req, e.from.home
+	if !e.from.pbs || h.started.has(home) {
+		return
+	}
+	if req.Event == hostapi.EventStartup {
+		if !v.Reject {
+			h.started.add(home)
+		}
 		return
 	}
 	startup := h.askAll(ctx, h.links(),
@@ -29,7 +36,7 @@ func (h *Host) startUpLate(ctx context.Context, req *hostapi.Request, from calle
 		h.log.Debug("exechost_startup in the place of pbs_mom's: not carried out") // the next periodic tries again
 		return
 	}
-	h.started.add(from.home)
+	h.started.add(home)
 	if !lacks(req.VnodeList, startup.Vnodes) {
 		return
 	}

@@ -52,7 +52,7 @@ func TestAlteringEvents(t *testing.T) {
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	tell := func(e hostapi.Event, walltime, want string) {
 		t.Helper()
-		req := event(e, "1.srv")
+		req := requestOf(e, "1.srv")
 		if req.Job == nil {
 			req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv",
 				ResourceList: hostapi.Resources{"walltime": walltime}}}

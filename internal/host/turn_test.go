@@ -19,7 +19,7 @@ import (
 )
 
 // inLine returns how many wait for the job's turn.
-func (q *queues) inLine(id string) int {
+func (q *turns) inLine(id string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting[id])
@@ -27,7 +27,7 @@ func (q *queues) inLine(id string) int {
 
 func TestQueueKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q queues
+		var q turns
 		first, err := q.acquire(t.Context(), "1", course)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 
 // A turn that comes in the same moment as the end of the wait goes on to the next.
 func TestQueueLosesNoTurn(t *testing.T) {
-	var q queues
+	var q turns
 	for range 200 {
 		first, err := q.acquire(t.Context(), "1", course)
 		if err != nil {
@@ -111,7 +111,7 @@ func TestQueueLosesNoTurn(t *testing.T) {
 // A late comer goes first where his class does; within a class nobody is overtaken.
 func TestQueueGoesByClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q queues
+		var q turns
 		first, err := q.acquire(t.Context(), "1", request)
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestQueueGoesByClass(t *testing.T) {
 // Requests are bounded in number and in time; nothing else is.
 func TestQueueBoundsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q queues
+		var q turns
 		first, err := q.acquire(t.Context(), "1", request)
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestQueueBoundsRequests(t *testing.T) {
 
 // A caller that has gone begins nothing, though the turn be free.
 func TestQueueHasNoTurnForWhoIsGone(t *testing.T) {
-	var q queues
+	var q turns
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := q.acquire(ctx, "1", request); !errors.Is(err, context.Canceled) || len(q.waiting) != 0 {
@@ -206,7 +206,7 @@ func TestUsersRequestsWaitForTheJobsEnd(t *testing.T) {
 	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
 	n.stored(1, carried)
-	release, err := h.jobs.acquire(t.Context(), id, request) // the one that is under way
+	release, err := h.turns.acquire(t.Context(), id, request) // the one that is under way
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,23 +214,23 @@ func TestUsersRequestsWaitForTheJobsEnd(t *testing.T) {
 	for range many {
 		attaches.Go(func() {
 			if _, err := h.HandleUser(t.Context(),
-				event(hostapi.EventAttach, id)); hostapi.KindOf(err) != hostapi.KindJob {
+				requestOf(hostapi.EventAttach, id)); hostapi.KindOf(err) != hostapi.KindJob {
 				t.Errorf("an attach behind the job's end: %v", err)
 			}
 		})
 	}
-	plugintest.Eventually(t, "attaches wait", func() bool { return h.jobs.inLine(id) == many })
+	plugintest.Eventually(t, "attaches wait", func() bool { return h.turns.inLine(id) == many })
 	h.callDue("a", []string{id})
 	for i, e := range []hostapi.Event{hostapi.EventAttach, hostapi.EventPreterm, hostapi.EventEpilogue,
 		hostapi.EventEnd} {
-		plugintest.Eventually(t, "the one before waits", func() bool { return h.jobs.inLine(id) == many+1+i })
+		plugintest.Eventually(t, "the one before waits", func() bool { return h.turns.inLine(id) == many+1+i })
 		events.Go(func() {
-			if _, err := h.Judge(t.Context(), event(e, id)); (err != nil) != (e == hostapi.EventAttach) {
+			if _, err := h.Judge(t.Context(), requestOf(e, id)); (err != nil) != (e == hostapi.EventAttach) {
 				t.Errorf("%s: %v", e, err)
 			}
 		})
 	}
-	plugintest.Eventually(t, "all wait", func() bool { return h.jobs.inLine(id) == many+5 })
+	plugintest.Eventually(t, "all wait", func() bool { return h.turns.inLine(id) == many+5 })
 	release()
 	events.Wait()
 	attaches.Wait()
@@ -248,18 +248,18 @@ func TestDroppedJobWithABusyTurn(t *testing.T) {
 	n := newPBSNode(t, &momFiles{})
 	h := n.open()
 	n.put("1.srv", jobstate.PhaseRunning, 2*dropAge)
-	release, err := h.jobs.acquire(t.Context(), "1.srv", request)
+	release, err := h.turns.acquire(t.Context(), "1.srv", request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := event(hostapi.EventPeriodic, "")
+	req := requestOf(hostapi.EventPeriodic, "")
 	req.JobList = map[string]*hostapi.Job{}
 	fromPBS(t, h, req)
-	plugintest.Eventually(t, "its drop waits", func() bool { return h.jobs.inLine("1.srv") > 0 })
+	plugintest.Eventually(t, "its drop waits", func() bool { return h.turns.inLine("1.srv") > 0 })
 	for range 100 {
 		h.dropper.dropForgotten(h.ctx, "")
 	}
-	if n := h.jobs.inLine("1.srv"); n != 1 {
+	if n := h.turns.inLine("1.srv"); n != 1 {
 		t.Errorf("%d drops of the job wait, want 1", n)
 	}
 	release()

@@ -29,10 +29,10 @@ const (
 	request
 )
 
-// queues hands out one turn at a time for each job: by class, and within a class in the order of
+// turns hands out one turn at a time for each job: by class, and within a class in the order of
 // arrival. So the end of a job waits only for the holder of the turn, not for any request. A job
 // whose turn nobody holds or wants takes no memory.
-type queues struct {
+type turns struct {
 	mu      sync.Mutex
 	waiting map[string][]waiter // a key is there while the turn is taken
 }
@@ -45,7 +45,7 @@ type waiter struct {
 // acquire waits for the job's turn and returns the function that releases it. The wait fails if ctx
 // ends first. A request fails at once if too many wait. If the turn is free, only a request needs a
 // ctx that has not ended.
-func (q *queues) acquire(ctx context.Context, id string, c class) (release func(), err error) {
+func (q *turns) acquire(ctx context.Context, id string, c class) (release func(), err error) {
 	if c == request {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, requestWait, fmt.Errorf("no turn in %v", requestWait))
@@ -71,7 +71,7 @@ func (q *queues) acquire(ctx context.Context, id string, c class) (release func(
 }
 
 // enter takes the turn, or a place in the queue: the channel turn is closed when the turn comes.
-func (q *queues) enter(id string, c class) (turn chan struct{}, err error) {
+func (q *turns) enter(id string, c class) (turn chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line, taken := q.waiting[id]
@@ -97,7 +97,7 @@ func behind(line []waiter, c class) int {
 }
 
 // try takes the job's turn if it is free; otherwise release is nil.
-func (q *queues) try(id string) (release func()) {
+func (q *turns) try(id string) (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if _, taken := q.waiting[id]; taken {
@@ -108,7 +108,7 @@ func (q *queues) try(id string) (release func()) {
 }
 
 // tryAll takes the turns that are free; release returns them all.
-func (q *queues) tryAll(ids []string) (free, busy []string, release func()) {
+func (q *turns) tryAll(ids []string) (free, busy []string, release func()) {
 	var releases []func()
 	for _, id := range ids {
 		if r := q.try(id); r != nil {
@@ -125,7 +125,7 @@ func (q *queues) tryAll(ids []string) (free, busy []string, release func()) {
 }
 
 // leave gives up a place in the queue, or the turn if it came at the same moment.
-func (q *queues) leave(id string, turn chan struct{}) {
+func (q *turns) leave(id string, turn chan struct{}) {
 	q.mu.Lock()
 	line := q.waiting[id]
 	if i := slices.IndexFunc(line, func(w waiter) bool { return w.turn == turn }); i >= 0 {
@@ -137,7 +137,7 @@ func (q *queues) leave(id string, turn chan struct{}) {
 	q.release(id)
 }
 
-func (q *queues) release(id string) {
+func (q *turns) release(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	line := q.waiting[id]

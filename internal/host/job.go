@@ -1,12 +1,55 @@
 package host
 
 import (
+	"context"
 	"maps"
 	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
+
+// jobOf returns the job of an event as hooks get it: as it was at begin, updated with what later
+// events may change. Attach comes from users and can change nothing.
+func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
+	job := *rec.Job
+	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
+	job.Phase, job.Elapsed = rec.Phase, rec.Elapsed(now)
+	told := req.Job
+	if req.Event == hostapi.EventAttach || told == nil {
+		return &job
+	}
+	if told.SessionID != 0 {
+		job.SessionID = told.SessionID
+	}
+	if told.ExitStatus != nil {
+		job.ExitStatus = told.ExitStatus
+	}
+	if told.KillDelay != nil {
+		job.KillDelay = told.KillDelay
+	}
+	if req.Event == hostapi.EventResize {
+		for _, s := range []struct{ to, from *string }{
+			{&job.ExecVnode, &told.ExecVnode}, {&job.ExecHost2, &told.ExecHost2}, {&job.Schedselect, &told.Schedselect},
+		} {
+			if *s.from != "" {
+				*s.to = *s.from
+			}
+		}
+		if told.ResourceList != nil {
+			job.ResourceList = told.ResourceList
+		}
+	}
+	return &job
+}
+
+// jobInList returns the job's entry in a JobList for the hook.
+func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.Job {
+	job := *rec.Job
+	job.ResourcesUsed, job.ExitStatus, job.State = rec.ResourcesUsed, rec.ExitStatus, rec.HookState[hook]
+	job.Phase, job.Elapsed = rec.Phase, rec.Elapsed(now)
+	return &job
+}
 
 // alterable are the resources of a running job that qalter changes without an event. The server
 // tells the mother superior, whose later events carry the new value (openpbs
@@ -41,7 +84,8 @@ func alter(rec *jobstate.Record, told *hostapi.Job) bool {
 }
 
 // alterAll does so for each job in the list of an exechost event.
-func (h *Host) alterAll(told map[string]*hostapi.Job) {
+func (h *Host) alterAll(_ context.Context, e *event) (*Verdict, error) {
+	told := e.req.JobList
 	var ids []string
 	for _, rec := range h.opt.Store.GetAll(slices.Sorted(maps.Keys(told))) {
 		if alter(rec, told[rec.Job.ID]) {
@@ -49,4 +93,5 @@ func (h *Host) alterAll(told map[string]*hostapi.Job) {
 		}
 	}
 	h.change(func(rec *jobstate.Record) { alter(rec, told[rec.Job.ID]) }, ids...)
+	return nil, nil
 }

@@ -1,0 +1,225 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
+)
+
+// check returns a copy of the request that the host may change, or an error about the request.
+func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
+	if _, err := hostapi.ParseEvent(string(req.Event)); err != nil {
+		return nil, err
+	}
+	own := *req
+	own.Partial, own.PBS, own.MoMHome = false, false, ""
+	if own.Node == "" {
+		own.Node = h.opt.Node
+	}
+	if !own.Event.ForJob() {
+		own.Job = nil
+		return &own, nil
+	}
+	if own.Job == nil {
+		return nil, fmt.Errorf("%s: job: missing", own.Event)
+	}
+	if err := hostapi.CheckJobID(own.Job.ID); err != nil {
+		return nil, fmt.Errorf("%s: %w", own.Event, err)
+	}
+	if own.Event == hostapi.EventAttach && own.PID <= 1 {
+		return nil, fmt.Errorf("%s: pid %d: not a process that a job can have", own.Event, own.PID)
+	}
+	job := *own.Job
+	job.State, job.Phase, job.Elapsed = nil, "", 0
+	own.Job = &job
+	return &own, nil
+}
+
+// rule is one rule of admission. It may answer the event, by a verdict or an error, and then no
+// hook is called. Or it prepares the event: it finds or makes the job's record and changes it.
+type rule func(ctx context.Context, e *event) (*Verdict, error)
+
+// rules returns the rules for events of a stage, in order. They deal with what is peculiar to PBS:
+// events that come late, twice or not at all.
+func (h *Host) rules(s hostapi.Stage) []rule {
+	switch s {
+	case hostapi.StageBegin:
+		return []rule{
+			h.isOfLivingMoM, // or it is refused
+			h.register,      // makes the record; an earlier run that was never ended is ended first
+		}
+	case hostapi.StageRun:
+		return []rule{
+			h.findRecord, // a hook that is starting may know the job
+			h.beginLate,  // a prologue or launch without a record begins the job
+			h.isKnown,    // or it is answered without a hook
+			h.isLive,     // or it is refused
+			h.suspend,    // a suspension is recorded, whatever hooks answer
+		}
+	case hostapi.StageEpilogue, hostapi.StageEnd:
+		return []rule{
+			h.isOfThisRun, // or it is accepted without a hook
+			h.leave,       // the record enters its last phase
+		}
+	}
+	return []rule{
+		h.dropJobs, // MoM's list or files do not have them any more
+		h.alterAll, // by a qalter, of which there is no event
+	}
+}
+
+// admit applies the rules of the event's stage. It returns the answer of the first rule that gives
+// one, nil if the hooks are to be called.
+func (h *Host) admit(ctx context.Context, e *event) (*Verdict, error) {
+	for _, r := range h.rules(e.req.Event.Stage()) {
+		if v, err := r(ctx, e); v != nil || err != nil {
+			return v, err
+		}
+	}
+	return nil, nil
+}
+
+// isOfLivingMoM refuses the begin of a job whose owner does not exist, or whose `hookhost run` died
+// while the event waited. The latter would only add a run to report.
+func (h *Host) isOfLivingMoM(_ context.Context, e *event) (*Verdict, error) {
+	if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
+	}
+	if h.momGone(e.req.MoM) {
+		return nil, hostapi.Errorf(hostapi.KindBusy, momDied)
+	}
+	return nil, nil
+}
+
+// findRecord gives the event the job's record, if there is one. Hooks that have not started yet may
+// find the job at their startup: the event waits for that.
+func (h *Host) findRecord(ctx context.Context, e *event) (*Verdict, error) {
+	e.rec = h.opt.Store.Get(e.req.Job.ID)
+	if e.rec == nil {
+		e.unsure = h.findJobs(ctx)
+		e.rec = h.opt.Store.Get(e.req.Job.ID)
+	}
+	return nil, nil
+}
+
+// findJobs returns once all hooks run that find jobs at their startup. By then the jobs that had no
+// record have one. On an error a hook does not run, and there may be more jobs.
+func (h *Host) findJobs(ctx context.Context) error {
+	var errs []error
+	for _, p := range h.plugins.List() {
+		if p.Gets(hostapi.EventStartup) {
+			errs = append(errs, p.Start(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isKnown answers an event of a job that has no record. Its begin was never seen here: hookhost was
+// installed while the job ran, or the records were lost.
+//
+//   - prologue, launch: an error that sends the job back to the queue, because it would start
+//     unconfined. Jobs of pbs_mom are begun first (beginLate).
+//   - attach, resize: an error; there is nothing to attach to.
+//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that was stopped,
+//     resumed or has to be killed before hookhost came must not be held up. A preresume is rejected
+//     if a hook could not report its jobs: the job may be frozen, and nobody would thaw it.
+//
+// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent, and
+// anything that they find has to go (leave).
+func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
+	req := e.req
+	if e.rec != nil {
+		return nil, nil
+	}
+	if e.unsure != nil && req.Event == hostapi.EventPreresume {
+		text := fmt.Sprintf("%s request rejected: the job may be frozen: %v", req.Event, e.unsure)
+		return &Verdict{Kind: hostapi.KindNode, Outcome: &hostapi.Outcome{
+			Reject: true, Message: hostapi.OneLine(text),
+		}}, nil
+	}
+	switch req.Event {
+	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
+		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
+	case hostapi.EventAttach, hostapi.EventResize:
+		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
+	}
+	return refuseStart(req, hostapi.KindNode, "the job had no execjob_begin on this host"), nil
+}
+
+// isLive refuses an event of an ending job: only execjob_preterm may still come. For a live job,
+// hooks get the job of the record, with the time limits that a qalter has set.
+func (h *Host) isLive(_ context.Context, e *event) (*Verdict, error) {
+	if e.rec.Phase == jobstate.PhaseExiting && e.req.Event != hostapi.EventPreterm {
+		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
+	}
+	alter(e.rec, e.request())
+	e.req.Job = jobOf(e.rec, e.req, h.clock.Now())
+	return nil, nil
+}
+
+// suspend records a suspension before hooks are called: MoM has suspended the job, and only logs a
+// reject.
+func (h *Host) suspend(_ context.Context, e *event) (*Verdict, error) {
+	if e.req.Event == hostapi.EventPostsuspend {
+		now := h.clock.Now()
+		h.change(func(rec *jobstate.Record) { advance(rec, e.req, now) }, e.req.Job.ID)
+	}
+	return nil, nil
+}
+
+// isOfThisRun accepts an event that pbs_mom sent before it began the job again, without calling a
+// hook. The event was only read now, for example by a daemon that had been stopped. Events of
+// different connections arrive in no particular order. Begin has already ended that run (standing).
+func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
+	e.rec = h.opt.Store.Get(e.req.Job.ID)
+	if e.rec == nil || !e.rec.PBS || !isCounted(e.req.Job) || compareRuns(e.req.Job, e.rec.Job) >= 0 {
+		return nil, nil
+	}
+	h.log.WithField("job", e.req.Job.ID).Warnf("%s of an earlier run comes late: the job has begun again since",
+		e.req.Event)
+	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
+}
+
+// leave moves the job's record to its last phase. pbs_mom sends end only once and does not wait for
+// the answer (openpbs src/resmom/mom_hook_func.c, run_hook). So a host that dies during it must
+// notice that afterwards, and the phase is stored before hooks are called. `hookhost run` sends it
+// again. Everything else is stored with the hooks' answers.
+func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
+	id := e.req.Job.ID
+	h.timers.drop(id)
+	if e.rec == nil {
+		if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
+			h.log.WithField("job", id).Debug(err) // hooks tear down without it
+		}
+		return nil, nil
+	}
+	e.leave(e.rec)
+	if e.isLast() && e.rec.MoM == nil {
+		h.change(func(rec *jobstate.Record) {
+			e.leave(rec)
+			e.rec = rec // includes updates since it was read
+		}, id)
+	}
+	e.req.Job = jobOf(e.rec, e.req, e.began)
+	return nil, nil
+}
+
+// dropJobs ends jobs that pbs_mom no longer has, at its exechost_periodic and after its
+// exechost_startup: see dropper.
+func (h *Host) dropJobs(ctx context.Context, e *event) (*Verdict, error) {
+	switch {
+	case !e.from.pbs:
+	case e.req.Event == hostapi.EventPeriodic:
+		h.dropper.dropUnlisted(ctx, e.req.JobList, e.from.home)
+	default:
+		time.AfterFunc(dropAge, func() {
+			h.goBackground(func() { h.dropper.dropForgotten(h.ctx, e.from.home) })
+		})
+	}
+	return nil, nil
+}

@@ -1,0 +1,123 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/reports"
+	"github.com/hookhost/hookhost/internal/series"
+)
+
+// change applies fn to the records of these jobs, where there are any, and sets their timers
+// accordingly. A record that cannot be encoded as JSON stays unchanged, which is logged.
+func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
+	err := h.opt.Store.Change(ids, func(rec *jobstate.Record) {
+		h.countingKills(rec, fn)
+		h.arm(rec)
+	})
+	if err != nil {
+		h.log.Error(hostapi.OneLine(err.Error()))
+	}
+}
+
+// arm sets the timers of the job according to its record. The caller is updating the record, so the
+// later of two changes counts.
+func (h *Host) arm(rec *jobstate.Record) {
+	h.dropper.arm(rec)
+	set, now := map[string]alarm{}, h.clock.Now()
+	for hook, t := range rec.Timers {
+		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {
+			continue
+		}
+		if due, runs := rec.Due(t, now); runs {
+			set[hook] = alarm{at: h.clock.Time(due)}
+		}
+	}
+	h.timers.replace(rec.Job.ID, set)
+}
+
+// replace stores the record of a job.
+func (h *Host) replace(rec *jobstate.Record) error {
+	return h.opt.Store.Update(rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) {
+		h.arm(rec)
+		return rec, nil
+	})
+}
+
+// forget deletes the job's record and everything else that the host stores about it.
+func (h *Host) forget(id string) error {
+	h.timers.drop(id)
+	h.dropper.forget(id)
+	h.moms.cancel(id)
+	if h.opt.Ended != nil {
+		defer h.opt.Ended()
+	}
+	return h.opt.Store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
+}
+
+// conclude settles a job after its last event, if nothing is left of it. Otherwise, or if that
+// fails, the record is kept with everything known so far, and Reconcile settles it.
+func (h *Host) conclude(rec *jobstate.Record, e hostapi.Event, clean bool) error {
+	var unsettled error
+	if clean {
+		if unsettled = h.settle(rec, e); unsettled == nil {
+			return nil
+		}
+	}
+	err := h.opt.Store.Update(rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
+	return errors.Join(unsettled, err)
+}
+
+// settle writes the job's report and then deletes its record. If the report can be written neither
+// to disk nor to memory, the record stays, and Reconcile tries again.
+func (h *Host) settle(rec *jobstate.Record, e hostapi.Event) error {
+	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
+		bare := *rec
+		bare.Hosts = series.Without(rec.Hosts)
+		r := report.FromRecord(&bare, rec.Ended.Wall, rec.Elapsed(rec.Ended))
+		err := h.opt.Reports.Write(r, h.opt.Store.Series(rec))
+		var waits *reports.WaitingError
+		if err != nil && !errors.As(err, &waits) {
+			return err
+		}
+		if waits != nil && waits.First {
+			h.log.Errorf("reports of finished jobs wait until there is room: %v", err)
+		}
+	}
+	return h.forget(rec.Job.ID)
+}
+
+// drain moves waiting reports to disk. If the disk still cannot be written, the log has that
+// already.
+func (h *Host) drain() {
+	moved, err := h.opt.Reports.Drain()
+	if moved > 0 {
+		h.log.Infof("reports of %d finished jobs that had to wait are on disk", moved)
+	}
+	if err != nil {
+		h.log.Debugf("reports of finished jobs wait on: %v", err)
+	}
+}
+
+// fallbackLimit bounds Options.Fallback.
+const fallbackLimit = 20 * time.Second
+
+// fallback removes what the job left, because a hook failed to. Without Options.Fallback it does
+// nothing.
+func (h *Host) fallback(ctx context.Context, id string) error {
+	if h.opt.Fallback == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fallbackLimit)
+	defer cancel()
+	h.log.WithField("job", id).Warn("a hook failed to clean up: the host removes what the job left")
+	if err := h.opt.Fallback.RemoveJob(ctx, id); err != nil {
+		return fmt.Errorf("remove what is left: %w", err)
+	}
+	return nil
+}
