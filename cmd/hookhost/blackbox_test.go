@@ -33,6 +33,7 @@ var built string
 // TestMain builds the programs, unless HOOKHOST_TEST_BIN is where they lie already: a guest has no
 // Go.
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "6") // tests that run beside others wait more than they do
 	flag.Parse()
 	fuzz := flag.Lookup("test.fuzz") // a fuzz target needs no programs, and each of its workers comes by here
 	if built = os.Getenv("HOOKHOST_TEST_BIN"); built != "" || fuzz != nil && fuzz.Value.String() != "" {

@@ -229,6 +229,7 @@ func TestCrowdOfUsersLeavesRootDescriptors(t *testing.T) {
 // A daemon that is stopped takes connections and says nothing. Each client gives it up; a user's
 // attach is not carried out when the daemon goes on.
 func TestStoppedDaemonIsGivenUp(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
 	d := n.serve()
 	const job = "7.node"

@@ -93,6 +93,7 @@ func startBesideDriver(cmd *exec.Cmd) error {
 
 // A library that hangs keeps nobody waiting but who looks for devices, and doctor tells of it.
 func TestHangingNVML(t *testing.T) {
+	must.BesideOthers(t)
 	config := func(timeout string) string { return "[devices]\ncdi_dir = \"\"\nprobe_timeout = \"" + timeout + "\"\n" }
 	n := newNode(t, config("1s"))
 	if exists(driverVersion) {

@@ -14,6 +14,7 @@ import (
 // A newcomer who does what README says under "Write a hook", and nothing else, has a hook that
 // works.
 func TestHookOfTheREADMEWorks(t *testing.T) {
+	must.BesideOthers(t)
 	root, err := filepath.Abs("../..")
 	must.NoError(t, err)
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
@@ -48,12 +49,12 @@ func TestHookOfTheREADMEWorks(t *testing.T) {
 	if r := n.hookhost("hook", "list", "deny"); r.status != 0 || !strings.Contains(r.stdout, "order = 5") {
 		t.Errorf("list: %q", r.stdout)
 	}
-	r := n.hookhost("run", "-l", "ncpus=8", "--", "true")
+	r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=8", "--", "true")
 	if r.status != 125 || !strings.Contains(r.stderr,
 		"execjob_begin request rejected by 'deny': ncpus=8: at most 4 on this host") {
 		t.Errorf("status %d, stderr %q", r.status, r.stderr)
 	}
-	if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
+	if r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
 		t.Errorf("a job that it has nothing against: status %d", r.status)
 	}
 	// Its configuration is its own file.
@@ -62,14 +63,14 @@ func TestHookOfTheREADMEWorks(t *testing.T) {
 		n.path("deny.toml")); r.status != 0 {
 		t.Fatalf("import of the configuration: %q", r.stderr)
 	}
-	if r := n.hookhost("run", "-l", "ncpus=1", "--", "true"); r.status != 125 ||
+	if r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=1", "--", "true"); r.status != 125 ||
 		!strings.Contains(r.stderr, "at most 0 on this host") {
 		t.Errorf("with a configuration: status %d, stderr %q", r.status, r.stderr)
 	}
 	if r := n.hookhost("hook", "delete", "deny"); r.status != 0 {
 		t.Errorf("delete: %q", r.stderr)
 	}
-	if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
+	if r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
 		t.Errorf("after delete: status %d", r.status)
 	}
 }

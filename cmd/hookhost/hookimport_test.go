@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/must"
@@ -51,9 +52,13 @@ func TestImportSaysWhyAHookDoesNotRun(t *testing.T) {
 	imports("", configuration, config)
 }
 
+var building sync.Mutex
+
 // sample returns a hook of testdata/hooks, built.
 func sample(t testing.TB, name string) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	program := filepath.Join(built, "samples", name)
 	if exists(program) {
 		return program

@@ -30,6 +30,7 @@ func (n *node) open() {
 
 // Inside a job, programs see their time run down.
 func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
+	must.BesideOthers(t)
 	hookhost := filepath.Join(built, "hookhost")
 	countsDown := func(t *testing.T, n *node, user string) {
 		n.t = t
@@ -57,13 +58,13 @@ func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 	}
 	n := newNode(t)
 	countsDown(t, n, "root")
-	if r := n.hookhost("run", "--report=none", "--", hookhost, "jobs", "--mine"); r.status != 0 ||
+	if r := n.hookhost("run", "--job", "87.x", "--report=none", "--", hookhost, "jobs", "--mine"); r.status != 0 ||
 		r.stdout != "unlimited\n" {
 		t.Errorf("without a limit: %+v", r)
 	}
 	// The second job is looked at for its cput only, and has been by then.
-	if r := n.hookhost("run", "--report=none", "-l", "cput=1", "--", "sh", "-c", "sleep 2; $0 jobs --mine",
-		hookhost); r.status != 0 || r.stdout != "unlimited\n" {
+	if r := n.hookhost("run", "--job", "87.x", "--report=none", "-l", "cput=1", "--", "sh", "-c",
+		"sleep 2; $0 jobs --mine", hookhost); r.status != 0 || r.stdout != "unlimited\n" {
 		t.Errorf("with a limit of cput: %+v", r)
 	}
 	if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" ||

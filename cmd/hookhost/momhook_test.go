@@ -36,8 +36,8 @@ func (m *mom) prepare(input string, leader int) *call {
 	must.NoError(m.t, err)
 	c := &call{dir: m.at("mom_priv/hooks/tmp"), out: stem + ".out"}
 	if m.by == byShim {
-		c.args = []string{"python3", interpreter, "--hook", "-i", stem + ".in", "-o", c.out, "-L", m.at("mom_logs"),
-			"-e", "8191", m.at("mom_priv/hooks/hookhost.PY")}
+		c.args = []string{"python3", "-S", interpreter, "--hook", "-i", stem + ".in", "-o", c.out, "-L",
+			m.at("mom_logs"), "-e", "8191", m.at("mom_priv/hooks/hookhost.PY")}
 		c.env = []string{"PATH=/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PBS_HOOK_CONFIG_FILE=" +
 			m.at("mom_priv/hooks/hookhost.CF"), "PBS_STANDIN_SERVER=" + m.at("server")}
 	} else {

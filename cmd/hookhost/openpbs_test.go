@@ -178,6 +178,7 @@ func (s *pbsServer) registered() {
 // Whatever the hook was, install makes it what it ought to be, by no more directives than that
 // needs.
 func TestOpenPBSInstall(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	if out := s.hookhost("install", "--dry-run"); !strings.Contains(out,
 		"qmgr -c 'create resource diag_messages type = string'\nqmgr -c 'create hook hookhost'\n") {
@@ -259,6 +260,7 @@ func TestOpenPBSInstall(t *testing.T) {
 // The stock hook is disabled with consent alone, right before ours is enabled, and enabled again
 // only if that was so.
 func TestOpenPBSStockHook(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	s.stock(true)
 	s.log()
@@ -288,6 +290,7 @@ func TestOpenPBSStockHook(t *testing.T) {
 }
 
 func TestOpenPBSRefusals(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	s.qmgr("create hook hookhost")
 	s.importScript("hookhost", "import pbs\n")
@@ -320,6 +323,7 @@ func TestOpenPBSRefusals(t *testing.T) {
 
 // The text that print prints does the same by sh and qmgr alone.
 func TestOpenPBSPrint(t *testing.T) {
+	must.BesideOthers(t)
 	for _, tt := range []struct {
 		name    string
 		prepare func(s *pbsServer)
@@ -401,6 +405,7 @@ func TestOpenPBSPrint(t *testing.T) {
 // PBS is asked for the events that hookhost's own hooks handle. Each of its programs says which
 // those are.
 func TestPBSIsAskedForTheEventsThatHooksHandle(t *testing.T) {
+	must.BesideOthers(t)
 	handled := map[string]bool{}
 	programs, err := filepath.Glob(filepath.Join(built, "hooks/*"))
 	must.NoError(t, err)
@@ -420,6 +425,7 @@ func TestPBSIsAskedForTheEventsThatHooksHandle(t *testing.T) {
 // A hook of the site's may handle an event more. Both ways ask PBS for it when it is named, and
 // leave it in the list when it is not.
 func TestOpenPBSAsksForTheEventsThatASiteNames(t *testing.T) {
+	must.BesideOthers(t)
 	all := slices.Sorted(slices.Values(openpbs.Events()))
 	more := []string{"--event", "execjob_prologue", "--event", "execjob_begin"}
 	s := newPBSServer(t)
@@ -452,6 +458,7 @@ func TestOpenPBSAsksForTheEventsThatASiteNames(t *testing.T) {
 // Neither way changes what the site has set of a hook that is installed, nor enables one that
 // somebody has disabled.
 func TestOpenPBSKeepsTheSitesOwn(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	s.hookhost("install")
 	for _, set := range []string{"order = 7", "alarm = 45", "freq = 300", "fail_action = none", "enabled = false"} {
@@ -474,6 +481,7 @@ func TestOpenPBSKeepsTheSitesOwn(t *testing.T) {
 // The stand-in is set in the place of a pbs_python that is PBS's, by the name of the folder that
 // pbs.conf tells, and taken back.
 func TestOpenPBSNative(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	sleep, err := exec.LookPath("sleep")
 	must.NoError(t, err)

@@ -23,6 +23,7 @@ func (s *pbsServer) config() string {
 }
 
 func TestOpenPBSConfigIsCheckedAndHandedToPBS(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	const text = "# of this site\n[memory]\ndefault = \"1gb\"\nenabled = \"vntype not in: login\"\n[shim]\nwait = " +
 		"\"9s\"\n"
@@ -69,6 +70,7 @@ func TestOpenPBSConfigIsCheckedAndHandedToPBS(t *testing.T) {
 }
 
 func TestOpenPBSConfigPrintsWhatItDoes(t *testing.T) {
+	must.BesideOthers(t)
 	s := newPBSServer(t)
 	text := "[memory]\ndefault = \"1gb\"\n" + strings.Repeat("# $HOME `id` it's\n", 200)
 	s.touch("site.toml", text)

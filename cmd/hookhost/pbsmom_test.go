@@ -77,6 +77,7 @@ func alarmed(input, alarm string) string {
 // A whole job: what begin claims, what periodic tells of it, and what is said in MoM's own words
 // where these can say it.
 func TestPBSEventsOfAJobAreAnswered(t *testing.T) {
+	must.BesideOthers(t)
 	m := newMoM(t)
 	m.serve()
 	j := pbsJob{id: "1.pbshost", list: "ncpus=1,mem=32mb"}
@@ -127,11 +128,11 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 		b, _ := os.ReadFile(m.path(file))
 		return strings.Contains(string(b), id)
 	}
-	const alarm = 8
+	const alarm = 4
 	late, gone := pbsJob{id: "1.pbshost", list: "ncpus=0"}, pbsJob{id: "2.pbshost", list: "ncpus=0"}
 	start := time.Now()
 	if out := m.post(alarmed(m.input("execjob_begin", late), fmt.Sprint(alarm))); !strings.Contains(out,
-		"rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (7 s of 8), hook 'slow' is at "+
+		"rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (3 s of 4), hook 'slow' is at "+
 			"it: it is undone") {
 		t.Errorf("begin: %s", out)
 	}
@@ -170,6 +171,7 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 // The hook gives a daemon up that is stopped. When the daemon goes on it begins nothing of that,
 // and ends what has ended.
 func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
+	must.BesideOthers(t)
 	m := newMoM(t)
 	d := m.serve()
 	ended, begun := pbsJob{id: "1.pbshost", list: "ncpus=0", run: 1}, pbsJob{id: "2.pbshost", list: "ncpus=0", run: 1}
@@ -209,6 +211,7 @@ func TestPBSEventsThatAStoppedDaemonMissed(t *testing.T) {
 // what its exechost_startup would have told. The server knows the vnodes already if MoM's vnodes
 // have it all, or if exechost_startup has come.
 func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
+	must.BesideOthers(t)
 	told := func(t *testing.T, events ...string) string {
 		m := newMoM(t)
 		m.serve()
@@ -249,6 +252,7 @@ func TestPBSPeriodicTellsTheVnodesThatStartupHasNotTold(t *testing.T) {
 // A job that MoM has dropped after its begin begins again at once, and makes room for the next
 // one. A job that MoM has makes none.
 func TestPBSDroppedJobsMakeRoom(t *testing.T) {
+	must.BesideOthers(t)
 	m := newMoM(t)
 	m.serve()
 	m.by = byFile
@@ -296,6 +300,7 @@ func TestPBSDroppedJobsMakeRoom(t *testing.T) {
 // The hook's working directory tells which MoM a job is of, whatever is configured. A MoM that
 // does not have the job of another says nothing.
 func TestPBSSeveralMoMs(t *testing.T) {
+	must.BesideOthers(t)
 	configured := newMoM(t)
 	configured.serve()
 	m := &mom{node: configured.node, name: configured.name, home: configured.path("other"), by: byShim}
@@ -336,6 +341,7 @@ func TestPBSSeveralMoMs(t *testing.T) {
 // A job that another hook has put into a cgroup of its own, at the same place, runs on when
 // hookhost comes. Nothing of it begins, and its end removes it.
 func TestPBSJobThatRunsAlready(t *testing.T) {
+	must.BesideOthers(t)
 	m := newMoM(t)
 	m.serve()
 	first, there := pbsJob{id: "1.pbshost", list: "ncpus=0"}, pbsJob{id: "2.pbshost", list: "ncpus=0"}
@@ -382,6 +388,7 @@ func TestPBSJobThatRunsAlready(t *testing.T) {
 
 // When a hook has put vnodes offline, periodic asks for what the server has of them, once.
 func TestPBSAsksForVnodes(t *testing.T) {
+	must.BesideOthers(t)
 	m := newMoM(t, "[vnodes]\nonline_nodes_min_delay = \"0s\"")
 	m.serve()
 	plain := m.hostInput("exechost_periodic")

@@ -18,6 +18,7 @@ import (
 // and the attached processes, are processes here. Only what cannot be the same on another machine
 // is replaced: the owner, MoM's home, the numbers of processes.
 func TestPBSEventsReplayed(t *testing.T) {
+	must.BesideOthers(t)
 	for _, by := range []struct {
 		name  string
 		means means

@@ -29,6 +29,7 @@ const inNamespace = "HOOKHOST_TEST_NAMESPACE"
 // born with its number. The parent of that is the first process by then. Here the moment is a
 // matter of luck; hooks/cgroup has the same test with the worst moment each time.
 func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
+	must.BesideOthers(t)
 	if os.Getenv(inNamespace) == "" {
 		runInNamespace(t)
 		return
@@ -72,6 +73,7 @@ var strangerTries = flag.Int("stranger.tries", 0, "tries of TestReusedNumberTake
 // a process of root's gets its number. No process of root's becomes part of the job, but for those
 // that the kernel moves within microseconds of the last look. The log says so of each.
 func TestReusedNumberTakesNoStrangerIn(t *testing.T) {
+	must.BesideOthers(t)
 	if os.Getenv(inNamespace) == "" {
 		runInNamespace(t, fmt.Sprint("-stranger.tries=", *strangerTries))
 		return

@@ -3,11 +3,14 @@ package main_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // A job id was given anew, as by a server that lost its database. Each owner has the report of the
 // own job, also while another one's job of that id lives; root has the newest.
 func TestReportOfAReusedIDIsTheCallersOwn(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
 	n.open()
 	n.finished("1.x", ownerUID)

@@ -75,7 +75,7 @@ func TestRunMemoryLimit(t *testing.T) {
 func TestRunReclaimIsNoOOM(t *testing.T) {
 	n := newNode(t)
 	big := n.path("big")
-	if out, err := exec.Command("sh", "-c", "head -c 200000000 /dev/zero > "+big).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", "head -c 100000000 /dev/zero > "+big).CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
 	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=32mb", "--report=json", "--", "sh", "-c", "cat "+big+" "+big+
@@ -137,7 +137,7 @@ print(sum(r.ru_utime + r.ru_stime for r in u))`
 func TestRunCountsMemoryWithoutPageCache(t *testing.T) {
 	n := newNode(t)
 	big := n.path("big")
-	if out, err := exec.Command("sh", "-c", "head -c 524288000 /dev/zero > "+big).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", "head -c 209715200 /dev/zero > "+big).CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
 	script := `import time

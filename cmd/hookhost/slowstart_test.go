@@ -11,6 +11,7 @@ import (
 // The daemon answers while a hook of the site hangs over its start. An event of a job that is on
 // record waits for the hooks that it calls and for no others.
 func TestHookThatHangsOverItsStartHoldsUpNoOther(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
 	d := n.serve()
 	const job = `{"event":"execjob_begin","job":{"id":"1.srv","owner":{"user":"root"},"mother_superior":true,` +

@@ -268,6 +268,7 @@ func TestSuspendedJobSurvivesTheDaemon(t *testing.T) {
 // A daemon that is killed over a suspension or a resumption leaves a job in one of the two states.
 // The next daemon knows in which: its word and the kernel's state agree.
 func TestDaemonKilledOverSuspension(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
 	d := n.serve()
 	job := n.start("run", "--job", "75.x", "--report=json", "--", "sh", "-c",
@@ -326,6 +327,7 @@ func TestDaemonKilledOverSuspension(t *testing.T) {
 // A suspension that came as events is no walltime of `hookhost run` either. The job goes on after
 // it, or its program is killed in it.
 func TestSuspensionByEventIsNoWalltime(t *testing.T) {
+	must.BesideOthers(t)
 	walltime := func(rep usageReport) string { return fmt.Sprint(rep.ResourcesUsed["walltime"]) }
 	const stood = 3 * time.Second
 	t.Run("it goes on", func(t *testing.T) {

@@ -27,6 +27,7 @@ func (n *node) homeOfMoM() string {
 // TestStartupTellsOfVnodes: exechost_startup is answered with this host's vnodes. The vntype that
 // it brings turns on what the configuration has for it, there and then and after a restart.
 func TestStartupTellsOfVnodes(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t, "[vnodes]\nvnode_per_numa_node = \"vntype in: fat*\"\n[host]\nstart_timeout = \"60s\"\nnode = "+
 		"\"n1\"\n[cpu]\nenabled = \"host not in: n1\"")
 	vntype := n.homeOfMoM()

@@ -130,9 +130,11 @@ func tellsEnd(t testing.TB, stderr string, rep usageReport, what string, limit i
 
 // A warning, the end, and both in time.
 func TestWalltimeWarnsAndEndsTheJob(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
-	limit, before := enough(3), enough(2)
-	r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", fmt.Sprint("walltime_signal=USR1@", before),
+	limit, before := enough(6), enough(2) // its program takes a while to start
+	r := n.hookhost("run", "--job", "79.x", "-l", fmt.Sprint("walltime=", limit), "-l",
+		fmt.Sprint("walltime_signal=USR1@", before),
 		"--report=json", "--", "python3", "-c", traps)
 	rep, times := r.report(t), said(t, r.stdout)
 	if r.status != 143 || rep.ExitStatus == nil || *rep.ExitStatus != 256+15 {
@@ -158,11 +160,12 @@ func TestWalltimeWarnsAndEndsTheJob(t *testing.T) {
 
 // A program that does not end by SIGTERM ends by SIGKILL, wherever in the job it hides.
 func TestWalltimeKills(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
-	limit := enough(2)
+	limit := enough(5)
 	over := time.Duration(limit) * time.Second
-	r := n.hookhost("run", "-l", fmt.Sprint("walltime=", limit), "-l", "kill_delay=1", "--report=json", "--",
-		"python3", "-c", traps, "stay")
+	r := n.hookhost("run", "--job", "80.x", "-l", fmt.Sprint("walltime=", limit), "-l", "kill_delay=1", "--report=json",
+		"--", "python3", "-c", traps, "stay")
 	killed := monotonic()
 	rep, times := r.report(t), said(t, r.stdout)
 	if r.status != 137 || rep.ExitStatus == nil || *rep.ExitStatus != 256+9 {
@@ -184,9 +187,10 @@ func TestWalltimeKills(t *testing.T) {
 
 // A suspended job's time stands still.
 func TestWalltimeOfSuspendedJob(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
-	const stand = 4 * time.Second
-	seconds := enough(3)
+	const stand = 6 * time.Second
+	seconds := enough(5)
 	limit := time.Duration(seconds) * time.Second
 	// The program counts how long it ran. A longer time between two looks is one in which it
 	// stood, or a machine that is very slow.
@@ -284,6 +288,7 @@ func (d *daemon) killAll() {
 
 // A job whose time ran out while nobody was there is dealt with as soon as somebody is.
 func TestWalltimeOverRestart(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
 	d := n.serve()
 	seconds := enough(9)
@@ -367,9 +372,10 @@ func TestWalltimeWhenTheClockIsSet(t *testing.T) {
 
 // The limit in force is the one that the server has altered the job to.
 func TestWalltimeIsAltered(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t, "[host]\nnode = \"n1\"")
 	n.serve()
-	seconds := enough(4)
+	seconds := enough(6)
 	job := n.start("run", "--job", "84.x", "-l", "select=1:ncpus=1:mem=64mb", "-l", fmt.Sprint("walltime=", seconds),
 		"--report=json", "--", "python3", "-c", traps)
 	launched := n.launchedAt(t, "84.x")
@@ -399,29 +405,32 @@ func TestWalltimeIsAltered(t *testing.T) {
 
 // A soft limit ends nothing, a node's own maximum everything; what asks for no time has none.
 func TestWalltimeLimits(t *testing.T) {
+	must.BesideOthers(t)
 	t.Run("soft", func(t *testing.T) {
 		n := newNode(t)
-		if r := n.hookhost("run", "--report=none", "-l", "soft_walltime=1", "-l", "min_walltime=1", "--", "sleep",
-			"2.5"); r.status != 0 {
+		if r := n.hookhost("run", "--job", "85.x", "--report=none", "-l", "soft_walltime=1", "-l", "min_walltime=1",
+			"--", "sleep", "2.5"); r.status != 0 {
 			t.Errorf("status %d, stderr %q", r.status, r.stderr)
 		}
 	})
 	t.Run("maximum", func(t *testing.T) {
 		n := newNode(t, "[walltime]\nmaximum = \"2s\"")
 		for _, asks := range [][]string{{"-l", "walltime=100"}, {"-l", "soft_walltime=50"}} {
-			r := n.hookhost(append(append([]string{"run", "--report=json"}, asks...), "--", "sleep", "60")...)
+			r := n.hookhost(append(append([]string{"run", "--job", "89.x", "--report=json"}, asks...), "--", "sleep",
+				"60")...)
 			if r.status != 143 {
 				t.Errorf("%v: status %d, want 143", asks, r.status)
 			}
 			tellsEnd(t, r.stderr, r.report(t), "walltime", 2, "SIGTERM")
 		}
-		if r := n.hookhost("run", "--report=none", "-l", "walltime=100", "--", "true"); r.status != 0 {
+		if r := n.hookhost("run", "--job", "89.x", "--report=none", "-l", "walltime=100", "--", "true"); r.status != 0 {
 			t.Errorf("a job that needs less than it asks for: %+v", r)
 		}
 	})
 	t.Run("off", func(t *testing.T) {
 		n := newNode(t, "[walltime]\nenabled = false")
-		if r := n.hookhost("run", "--report=none", "-l", "walltime=1", "--", "sleep", "2.5"); r.status != 0 {
+		if r := n.hookhost("run", "--job", "90.x", "--report=none", "-l", "walltime=1", "--", "sleep",
+			"2.5"); r.status != 0 {
 			t.Errorf("status %d, stderr %q", r.status, r.stderr)
 		}
 	})
@@ -452,13 +461,14 @@ func TestCputEndsTheJobWithinASecond(t *testing.T) {
 
 // A standard error that nobody reads any more, where a warning goes, ends no job.
 func TestWarningThatNobodyReads(t *testing.T) {
+	must.BesideOthers(t)
 	n := newNode(t)
 	r, w, err := os.Pipe()
 	must.NoError(t, err)
 	r.Close()
 	done := filepath.Join(n.dir, "done")
-	cmd := n.command("run", "--report=none", "-l", "walltime=60", "-l", "walltime_signal=@59", "--", "sh", "-c",
-		"sleep 3; touch "+done)
+	cmd := n.command("run", "--job", "91.x", "--report=none", "-l", "walltime=60", "-l", "walltime_signal=@59", "--",
+		"sh", "-c", "sleep 3; touch "+done)
 	cmd.Stderr = w
 	err = cmd.Run()
 	w.Close()

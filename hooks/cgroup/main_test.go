@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	flag.Set("test.parallel", "6") // tests that run beside others wait more than they do
 	os.Exit(kernfstest.Run(m, testPrefix()))
 }
 

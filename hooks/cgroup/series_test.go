@@ -67,6 +67,7 @@ func integral(s *hostapi.Series, column string) float64 {
 }
 
 func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
+	must.BesideOthers(t)
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	enter := n.launches("1.srv")
@@ -97,6 +98,7 @@ func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
 
 // A burst that a sample of the watch falls into shows in the next point.
 func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
+	must.BesideOthers(t)
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	enter := n.launches("1.srv")
@@ -131,6 +133,7 @@ func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 }
 
 func TestSeriesOfALeakingJobRises(t *testing.T) {
+	must.BesideOthers(t)
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=500mb"))
 	enter := n.launches("1.srv")
@@ -187,6 +190,7 @@ func (d *drawn) awaitPoint() {
 }
 
 func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
+	must.BesideOthers(t)
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	enter := n.launches("1.srv")
@@ -205,6 +209,7 @@ func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
 }
 
 func TestSeriesGoesOnWithTheNextHook(t *testing.T) {
+	must.BesideOthers(t)
 	n := newDrawn(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
 	enter := n.launches("1.srv")

@@ -190,6 +190,7 @@ func soonKilled(f *config.File) {
 }
 
 func TestTracerOfAnotherUserIsLeftAlone(t *testing.T) {
+	must.BesideOthers(t)
 	n := realNode(t, soonKilled)
 	n.kept = nodestate.Dir(t.TempDir())
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
@@ -206,6 +207,7 @@ func TestTracerOfAnotherUserIsLeftAlone(t *testing.T) {
 }
 
 func TestHangingFUSETakesTheNodeOffline(t *testing.T) {
+	must.BesideOthers(t)
 	n := realNode(t, soonKilled)
 	n.kept = nodestate.Dir(t.TempDir())
 	dir, asked, abort := kernfstest.HangingFUSE(t, tracedUID)

@@ -42,7 +42,7 @@ func TestHostHoldsNothingOfAHookThatFailed(t *testing.T) {
 				}
 			}
 			n := newNode(t)
-			n.options = func(o *Options) { o.StartTimeout = time.Second }
+			n.options = func(o *Options) { o.StartTimeout = 500 * time.Millisecond }
 			n.hook("h", tt.program, tt.config, tt.set...)
 			if tt.program != "slow-start" {
 				n.options = nil

@@ -2,6 +2,7 @@
 package must
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -56,4 +57,12 @@ func Receive[T any](t testing.TB, what string, c <-chan T) T {
 		t.Fatalf("not in time: %s", what)
 	}
 	panic("a test that has ended goes on")
+}
+
+// BesideOthers has a test run beside others that wait more than they do. On an emulated machine it
+// runs alone, since such a machine has no time to spare.
+func BesideOthers(t *testing.T) {
+	if _, err := os.Stat("/lab/.lab/command"); err != nil {
+		t.Parallel()
+	}
 }
