@@ -98,7 +98,7 @@ func BenchmarkEndOfTenThousand(b *testing.B) {
 	others := inProc(b)
 	reaped := func() bool { return inProc(b) < others+size/2 }
 	for b.Loop() {
-		n := newNode(b, "kill_timeout = \"1m\"")
+		n := newNode(b, "kill_timeout = \"50s\"")
 		d := n.serve()
 		client, err := api.Dial(n.path("run/s"))
 		must.NoError(b, err)

@@ -125,7 +125,7 @@ func TestForkBomb(t *testing.T) {
 
 // defuse ends a job that is a bomb and tells how long that took and how long it may take.
 func defuse(t *testing.T) (took, limit time.Duration) {
-	n := newNode(t, "kill_timeout = \"1m\"")
+	n := newNode(t, "kill_timeout = \"50s\"")
 	d := n.serve()
 	defer d.stop()
 	job := n.bombed(bombSize)

@@ -35,7 +35,7 @@ func TestChildOutsideHoldsUpNoEndOfAPIDNamespace(t *testing.T) {
 	if limit, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil || string(limit) == "0\n" {
 		kernfstest.Elsewhere(t, "no user namespaces")
 	}
-	n := newNode(t, `kill_timeout = "1m"`)
+	n := newNode(t, `kill_timeout = "50s"`)
 	n.serve()
 	run := n.command("run", "--job", "92.x", "-u", "nobody", "-l", "select=1:ncpus=1:mem=64mb", "-l", "kill_delay=1",
 		"--", "unshare", "-Upf", "sleep", "1000")

@@ -26,7 +26,7 @@ for i in range(8):
 // BenchmarkRunBesideAJobOf20000Processes is `run -- true` while the owner of such a job asks about
 // it all the time, or keeps two cpus busy.
 func BenchmarkRunBesideAJobOf20000Processes(b *testing.B) {
-	n := newNode(b, `kill_timeout = "1m"`)
+	n := newNode(b, `kill_timeout = "50s"`)
 	n.serve()
 	n.open()
 	job := n.bombed(20000)

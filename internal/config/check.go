@@ -70,6 +70,9 @@ func cleanPath(key, value string) rule {
 // check returns an error for the first invalid value, with its key.
 func (f *File) check() error {
 	const day = 24 * time.Hour
+	// What one of these waits for has to be over before the alarm of the hook that waits. Built-in
+	// hooks have 60 s (internal/daemon/hooks.go), and pbs_mom gives the shim more.
+	const withinAlarm = 50 * time.Second
 	_, level := logrus.ParseLevel(f.Host.LogLevel)
 	_, excluded := kernfs.ParseIDSet(f.Cpuset.ExcludeCPUs)
 	err := firstBroken(
@@ -79,12 +82,10 @@ func (f *File) check() error {
 		rule{"cgroup.prefix", f.Cgroup.Prefix, nameForm.MatchString(f.Cgroup.Prefix), "a plain name such as pbs_jobs"},
 		cleanPath("cgroup.mount", f.Cgroup.Mount),
 		oneOf("cgroup.systemd", f.Cgroup.Systemd, "auto, require or off", "auto", "require", "off"),
-		// A job's end has to be over before pbs_mom's alarm rings, 90 s by default. The same holds
-		// for a check of the devices.
-		between("cgroup.kill_timeout", f.Cgroup.KillTimeout, 100*time.Millisecond, time.Minute),
+		between("cgroup.kill_timeout", f.Cgroup.KillTimeout, 100*time.Millisecond, withinAlarm),
 		between("cgroup.kill_grace", f.Cgroup.KillGrace, 0, time.Minute),
-		between("cgroup.systemd_timeout", f.Cgroup.SystemdWait, 100*time.Millisecond, time.Minute),
-		between("devices.probe_timeout", f.Devices.ProbeTimeout, 100*time.Millisecond, time.Minute),
+		between("cgroup.systemd_timeout", f.Cgroup.SystemdWait, 100*time.Millisecond, withinAlarm),
+		between("devices.probe_timeout", f.Devices.ProbeTimeout, 100*time.Millisecond, withinAlarm),
 		between("vnodes.online_nodes_min_delay", f.Vnodes.OnlineMinDelay, 0, day),
 		// The kernel accepts periods of 1 ms to 1 s (Documentation/scheduler/sched-bwc.rst).
 		between("cpu.cfs_period", f.CPU.CfsPeriod, time.Millisecond, time.Second),

@@ -28,7 +28,7 @@ func TestDefaultIsAConfiguration(t *testing.T) {
 func TestShownIsReadBack(t *testing.T) {
 	f, err := Parse([]byte(`[cgroup]
 systemd = "require"
-systemd_timeout = "1m"
+systemd_timeout = "40s"
 enable_controllers = ["hugetlb", "io"]
 [vnodes]
 periodic_resc_update = "vntype not in: fat"
@@ -95,7 +95,7 @@ func TestParseRefuses(t *testing.T) {
 		{"[cgroup]\nkill_timeout = 5", `line 2: cgroup.kill_timeout = 5: want a duration with its unit, such as "10s"`},
 		{"Cgroup = { KILL_timeout = 5.5 }", `line 1: Cgroup.KILL_timeout = 5.5: want a duration with its unit`},
 		{"[devices]\nprobe_timeout = 10\n[[device]]\n", `line 2: devices.probe_timeout = 10: want a duration with its unit`},
-		{"[cgroup]\nkill_timeout = \"1ns\"", "cgroup.kill_timeout = 1ns: want 100ms to 1m0s"},
+		{"[cgroup]\nkill_timeout = \"1ns\"", "cgroup.kill_timeout = 1ns: want 100ms to 50s"},
 		{"[cgroup]\nkill_grace = \"100h\"", "cgroup.kill_grace = 100h0m0s: want 0s to 1m0s"},
 		{"[series]\ninterval = \"100ms\"", "series.interval = 100ms: want 0s for none, or 1s or more"},
 		{"[series]\ninterval = \"2h\"", "series.interval = 2h0m0s: want 0s to 1h0m0s"},

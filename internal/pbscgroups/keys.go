@@ -81,7 +81,7 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 	{name: "nvidia-smi", stock: `"/usr/bin/nvidia-smi"`, ours: []string{"devices.discover_gpus"}, read: nvidiaSMI,
 		note: "NVIDIA's library is asked and no program run; empty, as in the stock hook, is discover_gpus = false"},
 	as("kill_timeout", "10", "cgroup.kill_timeout", seconds,
-		"seconds become a duration; 100ms to 60s, so that it fits into the hook's alarm"),
+		"seconds become a duration; 100ms to 50s, so that it fits into the hook's alarm"),
 	{name: "server_timeout", stock: "15", read: became(NotNeeded, isNumber),
 		note: "the server is asked by the shim, within the hook's alarm"},
 	{name: "job_setup_timeout", stock: "30", read: became(NotNeeded, isNumber),
