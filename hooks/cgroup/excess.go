@@ -56,7 +56,7 @@ func (f *follower) kill(ctx context.Context, text string) {
 }
 
 func (f *follower) grace() time.Duration {
-	if delay := f.j.KillDelay(f.h.killDelayOf(f.j.ID())); delay != nil {
+	if delay := f.h.killDelayOf(f.j.ID()); delay != nil {
 		return time.Duration(min(*delay, longestGrace)) * time.Second
 	}
 	return time.Duration(f.h.policy.Cgroup.KillGrace)

@@ -71,7 +71,7 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 	}
 	begin.Job = &job
 	r := cgroup.JobMark{Begin: &begin, Granted: old.Granted}
-	r.Limits, r.AllMem, r.NCPUs, r.Part = &z.limits, z.allMem, z.ask.NCPUs, false
+	r.Limits, r.AllMem, r.NCPUs = &z.limits, z.allMem, z.ask.NCPUs
 	return r
 }
 

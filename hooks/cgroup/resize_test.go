@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -166,35 +164,6 @@ func TestResizeFails(t *testing.T) {
 			}
 		}
 	}
-}
-
-// An earlier version marked a job with a part of its limits. A hook that starts leaves the others
-// of such a job alone, also where a resize has failed in between.
-func TestFailedResizeLeavesAJobOfAnEarlierVersionItsLimits(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		n.begin("1.srv", asks("ncpus=2", "mem=1gb", "pids=20"))
-		j := n.cgroup("1.srv")
-		before := n.limitsNow("1.srv")
-		m, err := j.JobMark()
-		must.NoError(t, err)
-		type object = map[string]any
-		b, err := json.Marshal(object{"begin": m.Begin, "state": object{"ncpus": 2},
-			"limits": cgroup.Limits{Mem: m.Limits.Mem, CPUs: m.Limits.CPUs, Mems: m.Limits.Mems}})
-		must.NoError(t, err)
-		must.NoError(t, j.SetMark("trusted.hookhost.job", b))
-		heal := k.FailNth("write", "1.srv/cpuset.cpus", unix.EIO, 0)
-		if _, err := n.resize("1.srv", "ncpus=1", "mem=64mb"); hostapi.KindOf(err) != hostapi.KindNode {
-			t.Errorf("error %v of kind %q", err, hostapi.KindOf(err))
-		}
-		heal()
-		n.startAndSettle(nil)
-		must.Equal(t, "limits", before, n.limitsNow("1.srv"))
-		_, err = n.resize("1.srv", "ncpus=1", "mem=64mb", "pids=10")
-		must.NoError(t, err)
-		if m, err = j.JobMark(); err != nil || m.Part {
-			t.Errorf("mark %+v, %v; want all limits", m, err)
-		}
-	})
 }
 
 // Two jobs that share cpus, since one was suspended, part when one of them can; else each keeps

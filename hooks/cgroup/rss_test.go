@@ -117,18 +117,12 @@ func defaultPolicy(t *testing.T) *policy {
 	return p
 }
 
-// A job that an earlier version launched has its kill_delay on its cgroup alone.
-func TestGraceIsTheKillDelayOfAJobOfAnEarlierVersion(t *testing.T) {
+func TestGraceIsTheKillDelayOfTheJob(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
 	f := n.follower(n.cgroup("1.srv"), nil)
-	m, err := f.j.JobMark()
-	must.NoError(t, err)
-	m.Begin.Job.KillDelay = new(7)
-	must.NoError(t, f.j.SetJobMark(m))
-	must.Equal(t, "grace", 7*time.Second, f.grace())
 	n.setKillDelay("1.srv", new(9))
-	must.Equal(t, "grace that the host knows", 9*time.Second, f.grace())
+	must.Equal(t, "grace", 9*time.Second, f.grace())
 }
 
 // A job that reads files of many times its mem lives. A job that takes more than its mem dies, with

@@ -87,7 +87,7 @@ func (h *hook) grantOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	if err != nil {
 		return assignment{}, false, err
 	}
-	if found && m.Limits != nil && !m.Part {
+	if found && m.Limits != nil {
 		return grantedIn(m), true, nil
 	}
 	l, err := j.Limits("cpuset", "memory", "hugetlb")

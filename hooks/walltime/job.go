@@ -61,7 +61,7 @@ func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 		h.measureRunning(j, job, s, &f)
 		return f
 	}
-	f.Grace = h.policy.grace(j.KillDelay(job.KillDelay))
+	f.Grace = h.policy.grace(job.KillDelay)
 	pids, err := j.Processes()
 	f.Alive = len(pids)
 	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
@@ -86,7 +86,7 @@ func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *fact
 	if s.Limits.exceeded(*f) == "" {
 		return
 	}
-	f.Grace = h.policy.grace(j.KillDelay(job.KillDelay))
+	f.Grace = h.policy.grace(job.KillDelay)
 	var err error
 	if f.PIDs, err = j.Entered(); err == nil && len(f.PIDs) > 0 {
 		f.Alive = len(f.PIDs)

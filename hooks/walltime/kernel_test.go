@@ -66,17 +66,6 @@ func TestTermReachesAll(t *testing.T) {
 	})
 }
 
-// A job that an earlier version launched has its kill_delay on its cgroup alone.
-func TestKillDelayOfAJobOfAnEarlierVersionHolds(t *testing.T) {
-	n := newNode(t, 0, nil)
-	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
-	marked := hostapi.Job{ID: "1.srv", KillDelay: new(2)}
-	must.NoError(t, j.SetJobMark(cgroup.JobMark{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: &marked}}))
-	n.start(j, 1, "shell", filepath.Join(t.TempDir(), "signals"))
-	n.at(3*time.Second, "1.srv")
-	must.Equal(t, "next look", 5*time.Second, n.due["1.srv"])
-}
-
 // A process that ignores SIGTERM gets SIGKILL after the grace, which is the job's own. Nothing more
 // happens to a job that is gone.
 func TestKillAfterGrace(t *testing.T) {

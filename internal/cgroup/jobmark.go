@@ -37,9 +37,6 @@ type Granted struct {
 	// the same clock.
 	BegunMicros int64 `json:"begun_us,omitempty"`
 	PerTask     bool  `json:"per_task,omitempty"` // its ranks have subgroups
-	// Part means that an earlier version wrote Limits, which contain only what jobs divide among
-	// themselves. They must not be applied.
-	Part bool `json:"part,omitempty"`
 }
 
 // SetJobMark stores r with the job's cgroup and replaces an earlier mark. If the request is too
@@ -75,38 +72,12 @@ func (j *Job) JobMark() (JobMark, error) {
 }
 
 func parseJobMark(id string, b []byte) (JobMark, error) {
-	r := struct {
-		JobMark
-		earlier
-	}{}
+	var r JobMark
 	if err := json.Unmarshal(b, &r); err != nil {
 		return JobMark{}, fmt.Errorf("mark of job %s: %w: %w", id, ErrNotJobs, err)
 	}
 	if r.Begin == nil || r.Begin.Job == nil || r.Begin.Job.ID != id {
 		return JobMark{}, fmt.Errorf("mark of job %s: %w", id, ErrNotJobs)
 	}
-	if r.State != nil {
-		r.Granted = *r.State
-		r.Granted.Limits, r.Part = r.earlier.Limits, true
-	}
-	return r.JobMark, nil
-}
-
-// KillDelay returns the job's kill_delay in seconds, or nil. told is the host's value. An earlier
-// version stored it only in the mark.
-func (j *Job) KillDelay(told *int) *int {
-	if told != nil {
-		return told
-	}
-	m, err := j.JobMark()
-	if err != nil {
-		return nil
-	}
-	return m.Begin.Job.KillDelay
-}
-
-// earlier is where an earlier version stored a job's Granted. Jobs survive an upgrade.
-type earlier struct {
-	State  *Granted `json:"state"`
-	Limits *Limits  `json:"limits"`
+	return r, nil
 }
