@@ -91,13 +91,7 @@ func startActor(t testing.TB, enter func(pid int), what string, args ...string) 
 // startLabelled starts one with variables in its environment.
 func startLabelled(t testing.TB, env []string, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
-	return startSpec(t, proc.Spec{Env: env}, enter, what, args...)
-}
-
-// startSpec starts one as spec says.
-func startSpec(t testing.TB, spec proc.Spec, enter func(pid int), what string, args ...string) actor {
-	t.Helper()
-	spec.Args = append([]string{"actor", actorArg, what}, args...)
+	spec := proc.Spec{Env: env, Args: append([]string{"actor", actorArg, what}, args...)}
 	p := proctest.Start(t, spec, enter)
 	if line, err := p.Out.ReadString('\n'); err != nil {
 		t.Fatalf("%s: %q: %v", what, line, err)

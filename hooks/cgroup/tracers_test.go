@@ -22,14 +22,14 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 // startOwned starts an actor of the user in the job's cgroup.
 func (n *node) startOwned(id string, uid int, what string, args ...string) *proc.Child {
 	n.t.Helper()
 	enter := n.launches(id)
-	spec := proc.Spec{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	return startSpec(n.t, spec, enter, what, args...).child
+	return startLabelled(n.t, []string{proctest.As(uid)}, enter, what, args...).child
 }
 
 // tracer starts a process outside of every job that traces pids.

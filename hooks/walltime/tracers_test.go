@@ -28,16 +28,16 @@ func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int)
 	r, w, err := os.Pipe()
 	must.NoError(n.t, err)
 	defer r.Close()
-	who := &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	args = append([]string{"actor", actorArg, what}, args...)
 	out := bufio.NewReader(r)
 	if j == nil {
 		cmd := exec.Command("/proc/self/exe")
-		cmd.Args, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = args, w, os.Stderr, &syscall.SysProcAttr{Credential: who}
+		cmd.Args, cmd.Stdout, cmd.Stderr = args, w, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		must.NoError(n.t, cmd.Start())
 		n.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	} else {
-		out = proctest.Start(n.t, proc.Spec{Args: args, Credential: who}, n.enters(j)).Out
+		out = proctest.Start(n.t, proc.Spec{Args: args, Env: []string{proctest.As(uid)}}, n.enters(j)).Out
 	}
 	w.Close()
 	if _, err := fmt.Fscan(out, &pid); err != nil {

@@ -16,14 +16,12 @@ type Spec struct {
 	// Stdin, Stdout and Stderr become descriptors 0, 1 and 2 directly, without copying. Nil means
 	// /dev/null.
 	Stdin, Stdout, Stderr *os.File
-
-	Credential *syscall.Credential // the user to run the program as; nil for the caller
 }
 
 // Start starts the program. The child does not die with its parent: a job ends by its events, not
 // because its starter crashes.
 func Start(cmd *Spec) (*Child, error) {
-	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: cmd.Credential}}
+	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
 	for _, f := range []*os.File{cmd.Stdin, cmd.Stdout, cmd.Stderr} {
 		if f == nil {
 			null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

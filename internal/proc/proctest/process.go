@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -26,6 +27,12 @@ type Process struct {
 // waits is the name by which a test program is called that waits to become another.
 const waits = "proctest-waits"
 
+// uidVariable names the user that the program becomes.
+const uidVariable = "PROCTEST_UID"
+
+// As returns the variable with which Start starts a program as a user and a group of this number.
+func As(uid int) string { return fmt.Sprintf("%s=%d", uidVariable, uid) }
+
 // init is such a program's life: it waits for a line.
 func init() {
 	if os.Args[0] != waits {
@@ -36,14 +43,20 @@ func init() {
 			os.Exit(1)
 		}
 	}
-	err := syscall.Exec(os.Args[1], os.Args[2:], os.Environ())
+	var err error
+	if uid, convErr := strconv.Atoi(os.Getenv(uidVariable)); convErr == nil {
+		err = errors.Join(syscall.Setgroups(nil), syscall.Setgid(uid), syscall.Setuid(uid))
+	}
+	if err == nil {
+		err = syscall.Exec(os.Args[1], os.Args[2:], os.Environ())
+	}
 	fmt.Fprintf(os.Stderr, "execute %s: %v\n", os.Args[1], err)
 	os.Exit(1)
 }
 
 // Start starts a process with pipes as its standard input and output. enter has its pid before its
-// first instruction, to move it into a job's cgroup; nil does nothing. The path of spec is this
-// test program where it has none. The end of the test ends the process.
+// first instruction, to move it into a job's cgroup; nil does nothing, and then As has no effect.
+// The path of spec is this test program where it has none. The end of the test ends the process.
 func Start(t testing.TB, spec proc.Spec, enter func(pid int)) *Process {
 	t.Helper()
 	inR, inW, err := os.Pipe()
