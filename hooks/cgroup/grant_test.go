@@ -397,7 +397,7 @@ func TestBlocksWithoutCPUs(t *testing.T) {
 // The blocks of a suspended job are given to others, but for their devices.
 func TestFrozenBlocks(t *testing.T) {
 	had := &inventory.Grant{Devices: gpus(1).Devices, Blocks: []int{1}}
-	o := testPolicy(t, nil).frozen(holding{grant: had})
+	o := frozen(holding{grant: had})
 	if len(o.grant.Blocks) != 0 || len(o.grant.Devices) != 1 || len(had.Blocks) != 1 {
 		t.Errorf("held %+v of %+v", o.grant, had)
 	}

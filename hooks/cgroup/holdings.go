@@ -131,7 +131,7 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 		}
 		alive = append(alive, o)
 		if h.suspended(o.job) {
-			o = h.policy.frozen(o)
+			o = frozen(o)
 		}
 		awake = append(awake, o)
 	}
@@ -146,7 +146,7 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 // frozen returns what a suspended job still holds when its place is given to others. The job keeps
 // its devices: its processes have them open, with data in the devices' memory, and need them when
 // they resume.
-func (p *policy) frozen(o holding) holding {
+func frozen(o holding) holding {
 	o.limits = cgroup.Limits{}
 	if o.grant != nil && len(o.grant.Blocks) > 0 { // the job keeps the devices in them
 		g := *o.grant
