@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -91,7 +92,7 @@ func startActor(t testing.TB, enter func(pid int), what string, args ...string) 
 // startLabelled starts one with variables in its environment.
 func startLabelled(t testing.TB, env []string, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
-	spec := proc.Spec{Env: env, Args: append([]string{"actor", actorArg, what}, args...)}
+	spec := &exec.Cmd{Env: env, Args: append([]string{"actor", actorArg, what}, args...)}
 	p := proctest.Start(t, spec, enter)
 	if line, err := p.Out.ReadString('\n'); err != nil {
 		t.Fatalf("%s: %q: %v", what, line, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -116,7 +116,7 @@ func TestKernelRSSWithoutController(t *testing.T) {
 // startProgram starts a program that is ended with the test.
 func startProgram(t testing.TB, enter func(pid int), path string, args ...string) {
 	t.Helper()
-	proctest.Start(t, proc.Spec{Path: path, Args: append([]string{path}, args...)}, enter)
+	proctest.Start(t, &exec.Cmd{Path: path, Args: append([]string{path}, args...)}, enter)
 }
 
 // BenchmarkSample is one sample of a job with 100 processes: with pmem, and without a memory

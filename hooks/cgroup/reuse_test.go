@@ -23,7 +23,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -235,6 +234,6 @@ func (f announcedFile) Write(b []byte) (int, error) {
 // startShell starts a shell that makes orphans in a job, or in none.
 func startShell(t *testing.T, enter func(pid int)) *proctest.Shell {
 	t.Helper()
-	p := proctest.Start(t, proc.Spec{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ()}, enter)
+	p := proctest.Start(t, &exec.Cmd{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ()}, enter)
 	return &proctest.Shell{PID: p.PID, In: p.In, Out: p.Out}
 }

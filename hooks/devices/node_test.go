@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"sync"
@@ -27,7 +28,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -252,7 +252,7 @@ func (n *node) mknod(node topology.DeviceNode) string {
 // number without a driver.
 func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Errno {
 	n.t.Helper()
-	spec := proc.Spec{Args: []string{"actor", actorArg, n.mknod(node), fmt.Sprint(flags)}}
+	spec := &exec.Cmd{Args: []string{"actor", actorArg, n.mknod(node), fmt.Sprint(flags)}}
 	p := proctest.Start(n.t, spec, func(pid int) {
 		_, err := j.Attach(number(pid))
 		must.NoError(n.t, err)

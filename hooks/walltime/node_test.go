@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -129,7 +130,7 @@ func (n number) Signal(syscall.Signal) error { return nil }
 // its children tell.
 func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (child *proc.Child, pids []int) {
 	n.t.Helper()
-	spec := proc.Spec{Args: append([]string{"actor", actorArg, what}, args...)}
+	spec := &exec.Cmd{Args: append([]string{"actor", actorArg, what}, args...)}
 	p := proctest.Start(n.t, spec, n.enters(j))
 	for range tell {
 		line, err := p.Out.ReadString('\n')

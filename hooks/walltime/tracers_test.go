@@ -15,7 +15,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -37,7 +36,7 @@ func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int)
 		must.NoError(n.t, cmd.Start())
 		n.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	} else {
-		out = proctest.Start(n.t, proc.Spec{Args: args, Env: []string{proctest.As(uid)}}, n.enters(j)).Out
+		out = proctest.Start(n.t, &exec.Cmd{Args: args, Env: []string{proctest.As(uid)}}, n.enters(j)).Out
 	}
 	w.Close()
 	if _, err := fmt.Fscan(out, &pid); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -115,7 +115,7 @@ const actorArg = "-cgroup-test-actor"
 
 func startActor(t testing.TB, join Join) *actor {
 	t.Helper()
-	spec := proc.Spec{Args: []string{"actor", actorArg}}
+	spec := &exec.Cmd{Args: []string{"actor", actorArg}}
 	a := &actor{proctest.Start(t, spec, func(pid int) { join.enter(t, pid) })}
 	a.ask(t, "hello")
 	return a

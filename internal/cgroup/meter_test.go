@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -12,7 +13,6 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -121,7 +121,7 @@ func TestReadingCountsBytesOfDisks(t *testing.T) {
 		kernfstest.Elsewhere(t, "/var/tmp is on no disk")
 	}
 	join := j.Join()
-	proctest.Start(t, proc.Spec{Path: "/bin/dd",
+	proctest.Start(t, &exec.Cmd{Path: "/bin/dd",
 		Args: []string{"dd", "if=/dev/zero", "of=" + dir + "/data", "bs=64k", "count=16", "oflag=direct"}},
 		func(pid int) { join.enter(t, pid) })
 	must.Eventually(t, "what was written", func() bool {

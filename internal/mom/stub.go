@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -59,11 +60,20 @@ func startStub(spec *Spec) (*stub, error) {
 		ours.Close()
 		return nil, fmt.Errorf("start a stub: %w", os.NewSyscallError("fcntl", err))
 	}
-	child, err := proc.Start(&proc.Spec{
+	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{stubName, strconv.Itoa(pair[1])},
-		Env:   []string{"GOMAXPROCS=1", "GOGC=off"},
-		Stdin: spec.Stdin, Stdout: spec.Stdout, Stderr: spec.Stderr,
-	})
+		Env: []string{"GOMAXPROCS=1", "GOGC=off"},
+	}
+	if spec.Stdin != nil { // a nil *os.File in the interface would not be nil
+		cmd.Stdin = spec.Stdin
+	}
+	if spec.Stdout != nil {
+		cmd.Stdout = spec.Stdout
+	}
+	if spec.Stderr != nil {
+		cmd.Stderr = spec.Stderr
+	}
+	child, err := proc.Start(cmd)
 	if err != nil {
 		ours.Close()
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"sync"
 	"syscall"
 
@@ -15,19 +16,17 @@ import (
 type Child struct {
 	PID int // also its session and its process group
 
+	cmd    *exec.Cmd
 	reaped chan struct{}
 	exit   Exit
-	err    error // wait4 failed
+	err    error // the wait failed
 
 	mu   sync.Mutex // held while a signal is sent or the child is reaped, so that the pid cannot be reused before
 	gone bool
 }
 
-// Exit says how a child ended, and what it and its waited-for descendants used.
-type Exit struct {
-	Status syscall.WaitStatus
-	Rusage syscall.Rusage
-}
+// Exit says how a child ended.
+type Exit struct{ Status syscall.WaitStatus }
 
 // Code returns the exit status as a shell does: 128+N for a program killed by signal N.
 func (e Exit) Code() int {
@@ -37,41 +36,32 @@ func (e Exit) Code() int {
 	return e.Status.ExitStatus()
 }
 
-// newChild owns pidfd, which is -1 if the kernel has none.
-func newChild(pid, pidfd int) *Child {
-	c := &Child{PID: pid, reaped: make(chan struct{})}
-	go c.reap(pidfd)
-	return c
+// Start starts the program of cmd as the leader of a new session. The child does not die with its
+// parent: a job ends by its events, not because its starter crashes.
+func Start(cmd *exec.Cmd) (*Child, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	c := &Child{PID: cmd.Process.Pid, cmd: cmd, reaped: make(chan struct{})}
+	go c.reap()
+	return c, nil
 }
 
-// reap waits only for this child and no other child of the process.
-func (c *Child) reap(pidfd int) {
+// reap reaps the child when it has ended. Until it is reaped, it can be signalled.
+func (c *Child) reap() {
 	defer close(c.reaped)
-	c.await(pidfd)
+	for errors.Is(unix.Waitid(unix.P_PID, c.PID, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gone = true
-	for {
-		_, err := syscall.Wait4(c.PID, &c.exit.Status, 0, &c.exit.Rusage)
-		if !errors.Is(err, unix.EINTR) {
-			c.err = err
-			return
-		}
+	err := c.cmd.Wait()
+	if status := (*exec.ExitError)(nil); err != nil && !errors.As(err, &status) {
+		c.err = err
+		return
 	}
-}
-
-// await returns when the child has ended but is not yet reaped, so that it can still be signalled.
-func (c *Child) await(pidfd int) {
-	if pidfd >= 0 && unix.SetNonblock(pidfd, true) == nil {
-		h := newHandle(c.PID, pidfd)
-		defer h.Close()
-		if h.await(); h.err == nil {
-			return
-		}
-	}
-	// Without a pidfd (before Linux 5.4) waiting occupies a thread.
-	for errors.Is(unix.Waitid(unix.P_PID, c.PID, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
-	}
+	c.exit.Status, _ = c.cmd.ProcessState.Sys().(syscall.WaitStatus)
 }
 
 // Wait returns how the child ended. It may be called more than once. It fails if ctx ends first.

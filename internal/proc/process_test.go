@@ -219,7 +219,7 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 		sleep 60 &
 		setsid sh -c 'echo $$; exec sleep 60' &
 		wait`
-	leader, err := Start(&Spec{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: w})
+	leader, err := Start(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Stdout: w})
 	w.Close()
 	must.NoError(t, err)
 	var left int

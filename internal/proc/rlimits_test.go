@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestSetRlimits(t *testing.T) {
 	always := func(string) bool { return true }
 	r, w, err := os.Pipe()
 	must.NoError(t, err)
-	child, err := Start(&Spec{Path: "/bin/cat", Args: []string{"cat"}, Stdin: r})
+	child, err := Start(&exec.Cmd{Path: "/bin/cat", Args: []string{"cat"}, Stdin: r})
 	r.Close()
 	must.NoError(t, err)
 	procfs := procFS(t)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
@@ -56,24 +57,24 @@ func init() {
 
 // Start starts a process with pipes as its standard input and output. enter has its pid before its
 // first instruction, to move it into a job's cgroup; nil does nothing, and then As has no effect.
-// The path of spec is this test program where it has none. The end of the test ends the process.
-func Start(t testing.TB, spec proc.Spec, enter func(pid int)) *Process {
+// The path of cmd is this test program where it has none. The end of the test ends the process.
+func Start(t testing.TB, cmd *exec.Cmd, enter func(pid int)) *Process {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	must.NoError(t, err)
 	outR, outW, err := os.Pipe()
 	must.NoError(t, err)
-	if spec.Path == "" {
-		spec.Path = "/proc/self/exe"
+	if cmd.Path == "" {
+		cmd.Path = "/proc/self/exe"
 		// The runtime's own use of cpu and memory is small like this, beside what tests measure.
-		spec.Env = append([]string{"GOMAXPROCS=1", "GOGC=off"}, spec.Env...)
+		cmd.Env = append([]string{"GOMAXPROCS=1", "GOGC=off"}, cmd.Env...)
 	}
 	if enter != nil {
-		spec.Args = append([]string{waits, spec.Path}, spec.Args...)
-		spec.Path = "/proc/self/exe"
+		cmd.Args = append([]string{waits, cmd.Path}, cmd.Args...)
+		cmd.Path = "/proc/self/exe"
 	}
-	spec.Stdin, spec.Stdout, spec.Stderr = inR, outW, os.Stderr
-	child, err := proc.Start(&spec)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, os.Stderr
+	child, err := proc.Start(cmd)
 	inR.Close()
 	outW.Close()
 	if err != nil {
