@@ -54,8 +54,6 @@ func (p *probe) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostap
 	case "log":
 		p.setup.Log.WithFields(logrus.Fields{"answer": 42, "err": errors.New("why")}).Warn("a warning")
 		p.setup.Log.Debug("not to be seen at level info")
-	case "long":
-		p.setup.Log.WithField("job", req.Job.ID).Error(strings.Repeat("long ", 20_000))
 	case "print":
 		fmt.Println("to stdout")
 		fmt.Fprintln(os.Stderr, "to stderr")
