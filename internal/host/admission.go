@@ -142,13 +142,13 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 			Reject: true, Message: hostapi.OneLine(text),
 		}}, nil
 	}
-	switch req.Event {
-	case hostapi.EventPreterm, hostapi.EventPostsuspend, hostapi.EventPreresume:
-		return &Verdict{Outcome: &hostapi.Outcome{}}, nil
-	case hostapi.EventAttach, hostapi.EventResize:
+	switch {
+	case req.Event.Starts():
+		return refuseStart(req, hostapi.KindNode, "the job had no execjob_begin on this host"), nil
+	case req.Event.Refusable() && req.Event.Undo() == "":
 		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
 	}
-	return refuseStart(req, hostapi.KindNode, "the job had no execjob_begin on this host"), nil
+	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 }
 
 // isLive refuses an event of an ending job: only execjob_preterm may still come. For a live job,
