@@ -286,30 +286,3 @@ func TestDoctorShowsDevices(t *testing.T) {
 		}
 	}
 }
-
-// Blocks that this host cannot be cut into are told in numbers: by doctor, and by the daemon when
-// the configuration is taken over.
-func TestBlocksThatCannotBeCut(t *testing.T) {
-	_, config := fpgas(t, 3)
-	n := newNode(t, config)
-	d := n.serve()
-	must.Eventually(t, "the devices are known", func() bool { return exists(n.path("state/devices.json")) })
-	text, err := os.ReadFile(n.path("hookhost.toml"))
-	must.NoError(t, err)
-	changed := strings.Replace(string(text), "[devices]\n", "[devices]\nblocks = 2\n", 1)
-	must.NoError(t, os.WriteFile(n.path("hookhost.toml"), []byte(changed), 0o600))
-	const want = "cut node into 2 blocks: it"
-	if r := n.hookhost("doctor"); r.status != 1 ||
-		!strings.Contains(strings.Join(strings.Fields(r.stdout), " "), want) {
-		t.Errorf("doctor's status is %d, and it does not say %q", r.status, want)
-	}
-	must.NoError(t, d.cmd.Process.Signal(syscall.SIGHUP))
-	must.Eventually(t, "the log tells of it", func() bool {
-		log, err := os.ReadFile(n.path("log"))
-		return err == nil && strings.Contains(string(log), "jobs get no blocks: "+want)
-	})
-	if r := n.hookhost("run", "-l", "ncpus=0,blocks=1", "--", "true"); r.status != 125 ||
-		!strings.Contains(r.stderr, want) {
-		t.Errorf("a job with blocks=1: status %d, %q", r.status, r.stderr)
-	}
-}

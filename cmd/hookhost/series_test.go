@@ -82,15 +82,6 @@ func marshal(t *testing.T, v any) string {
 	return string(b)
 }
 
-// A job that is over before its second point is due has a series all the same.
-func TestShortJobHasASeries(t *testing.T) {
-	n := newNode(t, "[series]\ninterval = \"1h\"\n")
-	r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=300mb", "--", "true").report(t)
-	if s := n.seriesOf(r.Job); s == nil || len(s.Times) < 2 {
-		t.Errorf("series: %+v", s)
-	}
-}
-
 // The points that a daemon had are there after it was stopped or killed, and the series goes on.
 func TestSeriesOutlivesTheDaemon(t *testing.T) {
 	must.BesideOthers(t)
