@@ -1,7 +1,11 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -13,10 +17,10 @@ import (
 
 // sent is the daemon's knowledge of the configuration that PBS sends.
 type sent struct {
-	mu      sync.Mutex
-	own     bool             // the node's own file is in force
-	path    string           // where MoM stores PBS's; "" as long as hookhost's hook is not there
-	version settings.Version // the last version that was read
+	mu   sync.Mutex
+	own  bool   // the node's own file is in force
+	path string // where MoM stores PBS's; "" as long as there is none
+	text []byte // the last one that was read; nil for none
 }
 
 // swapWithin bounds how long an event waits for the calls of the replaced programs to end.
@@ -27,12 +31,15 @@ const swapWithin = time.Second
 func (c *configuration) noteSent(s settings.Settings) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
-	c.sent.own, c.sent.path, c.sent.version = s.Own, s.PBS.Path, s.PBS.Version
+	c.sent.own, c.sent.path = s.Own, s.PBS.Path
+	if s.PBS.Text != nil {
+		c.sent.text = s.PBS.Text
+	}
 	if s.Refused != nil {
 		c.log.Errorf("what PBS has sent is refused, the one before stays in force: %v", s.Refused)
 		return
 	}
-	if s.Own || !s.PBS.There {
+	if s.InForce == nil {
 		return
 	}
 	if err := nodestate.Dir(c.paths.State).SetConfiguration(s.InForce); err != nil {
@@ -45,7 +52,7 @@ func (c *configuration) noteSent(s settings.Settings) {
 // that the administrator sees on the node. hook is the name of MoM's hook that sends the event.
 func (c *configuration) receive(ctx context.Context, hook string) {
 	path := c.sentPath(hook)
-	if path == "" || !c.isNew(settings.VersionOf(path)) {
+	if path == "" || !c.isNew(path) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, swapWithin)
@@ -76,17 +83,21 @@ func (c *configuration) sentPath(hook string) string {
 	return openpbs.HooksOf(home).Config(hook) // the hook, or PBS, came after the daemon's start
 }
 
-// isNew records a version of PBS's configuration, and reports whether it has changed. If several
-// events see the change, only the first gets true.
-func (c *configuration) isNew(v settings.Version) bool {
+// isNew reads PBS's configuration and reports whether it has changed. If several events see the
+// change, only the first gets true.
+func (c *configuration) isNew(path string) bool {
+	text, err := os.ReadFile(path)
+	switch {
+	case err == nil && len(text) == 0: // MoM has opened it and not written it yet
+		return false
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return false
+	}
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
-	if v == c.sent.version {
+	if bytes.Equal(text, c.sent.text) {
 		return false
 	}
-	if v != (settings.Version{}) && v.Size == 0 { // MoM has opened it and not written it yet
-		return false
-	}
-	c.sent.version = v
+	c.sent.text = text
 	return true
 }

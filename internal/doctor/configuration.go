@@ -2,9 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"os"
 	"time"
-
-	"github.com/hookhost/hookhost/internal/settings"
 )
 
 // examineFromPBS reports whether the configuration that PBS has sent to this node is in force. It
@@ -14,14 +13,17 @@ func (n *Node) examineFromPBS() []Finding {
 	const what = "configuration of PBS"
 	switch {
 	case s.Refused != nil:
-		changed := time.Unix(0, s.PBS.Version.Changed).Format(time.DateTime)
+		changed := "an unknown time"
+		if info, err := os.Stat(s.PBS.Path); err == nil {
+			changed = info.ModTime().Format(time.DateTime)
+		}
 		return []Finding{degraded(what,
 			fmt.Sprintf("%v: not in force, since %s; the one before is", s.Refused, changed),
 			"mend it and 'hookhost openpbs config FILE' on the PBS server's host; "+
 				"or install the hookhost here that knows it")}
 	case s.InForce != nil:
 		return []Finding{ok(what, s.PBS.Path)}
-	case s.Own && s.PBS.Version != (settings.Version{}):
+	case s.Own && s.PBS.Path != "":
 		return []Finding{ok(what, s.PBS.Path+": not in force, since this node has its own, "+s.Path)}
 	}
 	return nil

@@ -40,16 +40,16 @@ type Mistake struct{ error }
 // Unwrap returns the mistake.
 func (m Mistake) Unwrap() error { return m.error }
 
-// maxOwn is larger than any node's own configuration.
+// maxOwn is larger than any node's own configuration, in bytes.
 const maxOwn = 4 << 20
 
-// readOwn reads the node's own configuration, which names programs and paths. Root trusts a file
-// only if other users can neither write nor replace it.
-func readOwn(path string) ([]byte, error) {
+// readTrusted reads a configuration of at most so many bytes, which names programs and paths. Root
+// trusts a file only if other users can neither write nor replace it.
+func readTrusted(path string, most int64) ([]byte, error) {
 	if !IsRoot() {
 		return os.ReadFile(path)
 	}
-	b, err := plugin.ReadTrusted(path, maxOwn)
+	b, err := plugin.ReadTrusted(path, most)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: root has to own it and the directories above it, and nobody else to write to them", err)
 	}
@@ -75,7 +75,7 @@ func IsRoot() bool {
 // PBS has sent. Without either the defaults apply. An error in the node's own file is a Mistake. If
 // the text from PBS is invalid, the one before stays in force: see Refused.
 func (s Source) Read(must bool) (Settings, error) {
-	text, err := readOwn(s.File)
+	text, err := readTrusted(s.File, maxOwn)
 	if errors.Is(err, fs.ErrNotExist) && !must {
 		return s.readSent(config.Default().OpenPBS)
 	}
@@ -104,7 +104,7 @@ func (s Source) readSent(pbs config.OpenPBS) (Settings, error) {
 		return Settings{}, err
 	}
 	read := Settings{PBS: readSent(&pbs)}
-	if read.File, err = config.Parse(nil, here); err != nil || read.PBS.Version == (Version{}) {
+	if read.File, err = config.Parse(nil, here); err != nil || read.PBS.Path == "" {
 		return read, err
 	}
 	state := nodestate.Dir(s.State)
@@ -120,7 +120,7 @@ func (s Source) readSent(pbs config.OpenPBS) (Settings, error) {
 	}
 	before := read
 	read.before = &before
-	read.File, read.Path, read.InForce = file, read.PBS.Path, read.PBS.text
+	read.File, read.Path, read.InForce = file, read.PBS.Path, read.PBS.Text
 	return read, nil
 }
 
