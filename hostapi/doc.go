@@ -29,7 +29,7 @@
 //	  └──────────┴──► abort ─────┐            preresume          │
 //	                             └───────────────────────────────┘
 //
-//	exechost_startup    once, before any of these, and again after a restart of the program
+//	exechost_startup    before any of these, and again when MoM or the program has restarted
 //	exechost_periodic   every freq seconds, and when a hook asked to be called again
 //
 // The table shows what each event promises and requires. All must be idempotent: if the program
@@ -52,8 +52,8 @@
 //	            start joins the job             outside
 //	resize      the resources of a running job  the job is requeued   do begin's part with
 //	            changed: all or nothing                               the new resources
-//	postsuspen  the job's processes were        is logged; the job    accept
-//	d           stopped; its place may go to    stays suspended
+//	post-       the job's processes were        is logged; the job    accept
+//	suspend     stopped; its place may go to    stays suspended
 //	            others
 //	preresume   before a suspended job goes on  it stays suspended    accept
 //	preterm     before the job is killed on     the job is not        accept
@@ -85,11 +85,10 @@
 //	             it can. If the job uses more memory than the new limit and cannot free it, or
 //	             other jobs hold the resources, the resize is refused (busy) and nothing
 //	             changes. From ncpus=0 to more, or back, is not possible on cgroup v1
-//	postsuspend  freezes every process in the job's cgroup, whatever session it is in, and
-//	             marks the cgroup: execjob_begin gives the job's cpus and memory to others when
-//	             there is no other place. Its pages stay: without swap, memory can run out. A
-//	             process that does not stop within 3 seconds is named in the log and stops when
-//	             it can
+//	postsuspend  freezes every process in the job's cgroup, whatever session it is in. From
+//	             then on execjob_begin gives the job's cpus and memory to others if there is no
+//	             other place. Its pages stay: without swap, memory can run out. A process that
+//	             does not stop within 3 seconds is named in the log and stops when it can
 //	preresume    thaws the processes; the job has its place again. Two jobs may then share cpus
 //	preterm      thaws a suspended job, so that it takes its SIGTERM
 //	launch       of a suspended job: refused (busy) if the caller starts the program; otherwise
@@ -98,7 +97,7 @@
 //
 // A suspended job's walltime stands still. The job can end or be killed like any other. A hook that
 // dies during one of these events completes it when it is called again. Otherwise exechost_startup
-// makes the kernel agree with the mark.
+// and exechost_periodic report the difference, and the host repeats the event.
 //
 // # Concurrency and time
 //

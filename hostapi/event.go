@@ -185,8 +185,9 @@ type (
 	ExecjobEnd interface {
 		ExecjobEnd(ctx context.Context, req *Request) (*Outcome, error)
 	}
-	// ExechostStartup is called when the host starts, and again when the hook's program has
-	// restarted. Request.JobList holds the jobs that live here.
+	// ExechostStartup is called when the host starts, and again when pbs_mom has started or got a
+	// SIGHUP, and when the hook's program has restarted. Request.JobList holds the jobs that live
+	// here.
 	ExechostStartup interface {
 		ExechostStartup(ctx context.Context, req *Request) (*Outcome, error)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// When the hook starts, it applies what each job was granted again. That undoes an interrupted
-// resize, applies a change of [memory] enforce, and replaces limits that somebody set by hand. The
-// start does not wait for it, since a job may take seconds to give back memory. Only the events of
-// that job wait. A job that does not give back enough keeps its limits of memory until the next
-// start.
+// When the hook starts, and when the memory, swap or tasks of the node have changed, it applies
+// again what each job was granted. That undoes an interrupted resize, applies a change of [memory]
+// enforce, and replaces limits that somebody set by hand. Nothing but the events of that job waits
+// for it, since a job may take seconds to give back memory. A job that does not give back enough
+// keeps its limits of memory until the next time.
 
 // settle does that for all jobs, in the background.
 func (h *hook) settle() {
