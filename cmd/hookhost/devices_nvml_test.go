@@ -127,7 +127,7 @@ func TestHangingNVML(t *testing.T) {
 	text, err := os.ReadFile(n.path("hookhost.toml"))
 	must.NoError(t, err)
 	must.NoError(t, os.WriteFile(n.path("hookhost.toml"),
-		[]byte(strings.Replace(string(text), config("1s"), config("1m"), 1)), 0o600))
+		[]byte(strings.Replace(string(text), config("1s"), config("50s"), 1)), 0o600))
 	n.serveBy(func(cmd *exec.Cmd) error {
 		cmd.Path, cmd.Args[0] = program, program
 		return startBesideDriver(cmd)

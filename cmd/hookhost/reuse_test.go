@@ -169,7 +169,8 @@ func runInNamespace(t *testing.T, args ...string) {
 	newNode(t) // which knows whether we are root
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe",
 		append([]string{"-test.run=^" + t.Name() + "$", "-test.v"}, args...)...)
-	cmd.Env = append(os.Environ(), inNamespace+"=_"+strconv.Itoa(os.Getpid()), "HOOKHOST_TEST_BIN="+built)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=_%d_%d", inNamespace, os.Getpid(), nodes.Add(1)),
+		"HOOKHOST_TEST_BIN="+built)
 	runtime.LockOSThread() // the signal comes when the thread ends that has started the process
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS,
