@@ -50,15 +50,15 @@ func (h *Host) rules(s hostapi.Stage) []rule {
 	switch s {
 	case hostapi.StageBegin:
 		return []rule{
-			h.isOfLivingMoM, // or it is refused
-			h.register,      // makes the record; an earlier run that was never ended is ended first
+			h.checkOwner, // or it is refused
+			h.register,   // makes the record; an earlier run that was never ended is ended first
 		}
 	case hostapi.StageRun:
 		return []rule{
 			h.findRecord, // a hook that is starting may know the job
 			h.beginLate,  // a prologue or launch without a record begins the job
 			h.isKnown,    // or it is answered without a hook
-			h.isLive,     // or it is refused
+			h.useRecord,  // or it is refused
 			h.suspend,    // a suspension is recorded, whatever hooks answer
 		}
 	case hostapi.StageEpilogue, hostapi.StageEnd:
@@ -84,9 +84,9 @@ func (h *Host) admit(ctx context.Context, e *event) (*Verdict, error) {
 	return nil, nil
 }
 
-// isOfLivingMoM refuses the begin of a job whose owner does not exist, or whose `hookhost run` died
+// checkOwner refuses the begin of a job whose owner does not exist, or whose `hookhost run` died
 // while the event waited. The latter would only add a run to report.
-func (h *Host) isOfLivingMoM(_ context.Context, e *event) (*Verdict, error) {
+func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
 	if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
@@ -151,9 +151,9 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 }
 
-// isLive refuses an event of an ending job: only execjob_preterm may still come. For a live job,
+// useRecord refuses an event of an ending job: only execjob_preterm may still come. For a live job,
 // hooks get the job of the record, with the time limits that a qalter has set.
-func (h *Host) isLive(_ context.Context, e *event) (*Verdict, error) {
+func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
 	if e.rec.Phase == jobstate.PhaseExiting && e.req.Event != hostapi.EventPreterm {
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
 	}
@@ -199,7 +199,7 @@ func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
 		return nil, nil
 	}
 	e.leave(e.rec)
-	if e.isLast() && e.rec.MoM == nil {
+	if e.rec.MoM == nil {
 		h.change(func(rec *jobstate.Record) {
 			e.leave(rec)
 			e.rec = rec // includes updates since it was read

@@ -93,9 +93,9 @@ func (d *dropper) dropUnstarted(id string) {
 	})
 }
 
-// hasMadeRoom reports whether a begin for which there was no room is worth another try, because
+// makeRoom reports whether a begin for which there was no room is worth another try, because
 // jobs that pbs_mom has dropped were ended.
-func (h *Host) hasMadeRoom(ctx context.Context, e *event, v *Verdict) bool {
+func (h *Host) makeRoom(ctx context.Context, e *event, v *Verdict) bool {
 	return e.req.Event.Stage() == hostapi.StageBegin && v.Reject && v.Hook != "" && v.Kind == hostapi.KindBusy &&
 		e.from.gone() == nil && h.dropper.dropForRoom(ctx, e.req.Job.ID, e.from) > 0
 }

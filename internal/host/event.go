@@ -102,7 +102,7 @@ func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) 
 	began := time.Now()
 	e := &event{req: req, told: *req, from: from, began: h.clock.Now()}
 	v, err := h.pass(ctx, e)
-	if err == nil && h.hasMadeRoom(ctx, e, v) {
+	if err == nil && h.makeRoom(ctx, e, v) {
 		v, err = h.pass(ctx, e)
 	}
 	h.eventOver(req, v, err, time.Since(began))

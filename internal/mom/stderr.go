@@ -30,21 +30,25 @@ func (s *stderr) add(lines []string) {
 	}
 }
 
-// flush writes the new lines while the file takes them, and waits at most so long for each. A
-// negative wait has no limit. Lines that were not written are left for the next flush.
+// flush writes the new lines while there is room for them, and waits for room for at most so long.
+// A negative wait has no limit. Lines that were not written are left for the next flush.
 func (s *stderr) flush(wait time.Duration) {
+	end := time.Now().Add(wait)
 	for ; s.file != nil && s.written < len(s.lines); s.written++ {
-		if wait >= 0 && !s.takes(wait) {
+		line := s.lines[s.written] + "\n"
+		if wait >= 0 && (len(line) > page || !s.hasRoom(max(0, time.Until(end)))) {
 			return
 		}
-		_, err := io.WriteString(s.file, s.lines[s.written]+"\n")
+		_, err := io.WriteString(s.file, line)
 		s.err = cmp.Or(s.err, err) // the first; the others say the same
 	}
 }
 
-// takes reports whether a line can be written without waiting: a pipe that is ready has room for a
-// page.
-func (s *stderr) takes(wait time.Duration) bool {
+// page is the room that a pipe has when it is ready, on every architecture.
+const page = 4096
+
+// hasRoom reports whether a page can be written without waiting.
+func (s *stderr) hasRoom(wait time.Duration) bool {
 	fds := []unix.PollFd{{Fd: int32(s.file.Fd()), Events: unix.POLLOUT}}
 	for {
 		n, err := unix.Poll(fds, int(wait.Milliseconds()))

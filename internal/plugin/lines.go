@@ -28,6 +28,7 @@ type lines struct {
 	mu      sync.Mutex
 	line    []byte
 	dropped int    // bytes of the line beyond maxLine
+	over    bool   // the program has ended
 	words   string // the first line of a panic
 }
 
@@ -46,13 +47,18 @@ func (l *lines) Write(b []byte) (int, error) {
 		}
 		b = rest
 	}
+	if l.over && len(l.line) > 0 {
+		l.emit()
+	}
 	return n, nil
 }
 
-// end logs the last line if it has no line feed. The program has ended.
+// end logs the last line if it has no line feed. The program has ended, but some of its output may
+// still come.
 func (l *lines) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.over = true
 	if len(l.line) > 0 {
 		l.emit()
 	}

@@ -124,10 +124,12 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 }
 
 // A launcher that calls ssh and pbs_attach has nothing launched on a sister, only attached.
+// MoM may carry out the answer of an exechost_periodic after that of the epilogue, up to a second
+// late, and keeps what it got last. So the job ends two seconds after it has used cpu time.
 func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
 	needNodes(t, 2)
 	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\n"+spin(1.7, 90)+"\nEND\n"+
-		`ssh node2 "hookhost attach -j $PBS_JOBID -- sh $PWD/sister.sh"`)
+		`ssh node2 "hookhost attach -j $PBS_JOBID -- sh $PWD/sister.sh"; sleep 2`)
 	a := j.finished()
 	var seconds, percent int
 	cput, cpupercent := fmt.Sprint(a.ResourcesUsed["cput"]), fmt.Sprint(a.ResourcesUsed["cpupercent"])
