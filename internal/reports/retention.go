@@ -112,8 +112,9 @@ func (s *Store) prune(day string, excess func(n Name, size int64) bool) (some bo
 			kept = true
 			continue
 		}
-		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { // another sweep may run
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // another sweep may run
 			errs = append(errs, err)
+			continue
 		}
 		removed = true
 	}
