@@ -93,7 +93,7 @@ func (c *cli) warnBroken(ctx context.Context, name string) {
 			return
 		}
 	}
-	fmt.Fprintf(stderr, "hookhost: hook import: hook %s is still starting; 'hookhost hook list' shows what becomes of it\n", name)
+	fmt.Fprintf(stderr, "hookhost: hook import: hook %s is still starting: see 'hookhost hook list'\n", name)
 }
 
 // importHook takes qmgr's four words; content type and encoding may be left out for a program.
