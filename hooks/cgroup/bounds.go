@@ -11,15 +11,12 @@ import (
 // mem is memory without caches. pmem and pvmem apply to each process (pbs_resources(7B)).
 type memAmounts struct{ mem, pmem, pvmem int64 }
 
-// boundsOf decides what a job is killed for exceeding. The kernel enforces none of that.
-func (p *policy) boundsOf(a ask) memAmounts {
-	b := memAmounts{pmem: int64(a.pmem), pvmem: int64(a.pvmem)}
-	switch {
-	case !p.Memory.Enabled || p.Memory.Enforce == "cgroup":
-	case a.Mem != nil:
-		b.mem = int64(*a.Mem)
-	case p.Memory.EnforceDefault && !(p.Memory.ExclhostIgnoreDefault && a.exclhost):
-		b.mem = int64(p.Memory.Default)
+// boundsOf decides what a job is killed for exceeding. The kernel enforces none of that. A job that
+// was granted no mem, or all of it, has no bound, whatever defaults are configured since.
+func (p *policy) boundsOf(got *assignment) memAmounts {
+	b := memAmounts{pmem: int64(got.ask.pmem), pvmem: int64(got.ask.pvmem)}
+	if p.Memory.Enabled && p.Memory.Enforce != "cgroup" && got.limits.Mem != nil && !got.allMem {
+		b.mem = *got.limits.Mem
 	}
 	return b
 }
@@ -29,7 +26,7 @@ func (p *policy) boundsOf(a ask) memAmounts {
 func (h *hook) boundsNow(j *cgroup.Job) (b memAmounts) {
 	h.with(j.ID(), func(e *job) {
 		if e.granted != nil && !e.unmarked && e.phase != hostapi.PhaseExiting {
-			b = h.policy.boundsOf(e.granted.ask)
+			b = h.policy.boundsOf(e.granted)
 		}
 	})
 	return b

@@ -47,7 +47,7 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	case a.Vmem != nil:
 		most = min(most, *l.MemSwap)
 	default:
-		both := p.memswOf(h.node(), a, most)
+		both := max(most, p.memswOf(h.node(), a, most)) // more than all jobs may have now
 		l.MemSwap = &both
 	}
 	l.Mem = &most

@@ -177,7 +177,7 @@ func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 // apply changes the limits in the kernel. If the follower enforces mem, the job must not exceed its
 // new mem from the start.
 func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
-	if b := h.policy.boundsOf(z.ask); !h.policy.kernelLimitsMem() && b.mem > 0 {
+	if b := h.policy.boundsOf(&z.assignment); !h.policy.kernelLimitsMem() && b.mem > 0 {
 		if used, ok := memUsed(j); ok && used > b.mem {
 			return hostapi.Errorf(hostapi.KindBusy, "%w", belowUse("mem", b.mem, used))
 		}

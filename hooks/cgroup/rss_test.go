@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -86,25 +87,24 @@ func TestRSSAfterRestart(t *testing.T) {
 }
 
 func TestBoundsOfResidentMemoryFollowEnforce(t *testing.T) {
-	size := func(n pbs.Size) *pbs.Size { return &n }
-	const gib = 1 << 30
-	asked := ask{HostShare: pbs.HostShare{Mem: size(gib)}, pmem: gib}
+	mem := int64(gib)
+	granted := assignment{limits: cgroup.Limits{Mem: &mem}, ask: ask{pmem: pbs.Size(gib)}}
+	all := granted
+	all.allMem = true
 	for _, tt := range []struct {
 		enforce string
-		ask     ask
-		deflt   pbs.Size
+		granted assignment
 		mem     int64 // 0 is none
 	}{
-		{"cgroup", asked, 0, 0},
-		{"rss", asked, 0, gib},
-		{"both", asked, 0, gib},
-		{"rss", ask{pmem: gib}, 0, 0},
-		{"rss", ask{pmem: gib}, 5 << 20, 5 << 20},
-		{"rss", ask{pmem: gib, exclhost: true}, 5 << 20, 0},
+		{"cgroup", granted, 0},
+		{"rss", granted, gib},
+		{"both", granted, gib},
+		{"rss", all, 0},
+		{"rss", assignment{ask: ask{pmem: pbs.Size(gib)}}, 0},
 	} {
 		p := defaultPolicy(t)
-		p.Memory.Enforce, p.Memory.Default, p.Memory.ExclhostIgnoreDefault = tt.enforce, tt.deflt, true
-		if got, want := p.boundsOf(tt.ask), (memAmounts{mem: tt.mem, pmem: gib}); got != want {
+		p.Memory.Enforce, p.Memory.Default = tt.enforce, 5<<20
+		if got, want := p.boundsOf(&tt.granted), (memAmounts{mem: tt.mem, pmem: gib}); got != want {
 			t.Errorf("%s: %+v, want %+v", tt.enforce, got, want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestKernelRSS(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.staysAlive("1.srv")
-	b := startActor(t, enter, "keep", fmt.Sprint(150*mib))
+	b := startActor(t, enter, "keep", fmt.Sprint(110*mib))
 	b.stdin.Close()
 	start := time.Now()
 	n.awaitDeath("1.srv")
@@ -184,7 +184,7 @@ func TestKernelRSSGrace(t *testing.T) {
 	})
 	n.begin("1.srv", asks("ncpus=1", "mem=40mb"))
 	a := startActor(t, n.launches("1.srv"), "ignore")
-	b := startActor(t, n.launches("1.srv"), "keep", fmt.Sprint(60*mib))
+	b := startActor(t, n.launches("1.srv"), "keep", fmt.Sprint(45*mib))
 	start := time.Now()
 	b.stdin.Close()
 	n.awaitDeath("1.srv")

@@ -13,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // sized decides the new size of a job, as a resize does. The job holds the larger of both then.
@@ -341,8 +342,11 @@ func TestMemoryIsEnabledBesideAJob(t *testing.T) {
 		n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
 		before := n.limitsNow("1.srv")
 		for _, how := range []string{"cgroup", "both", "rss"} {
-			n.startAndSettle(func(p *policy) { p.Memory.Enabled, p.Memory.Enforce = true, how })
+			n.startAndSettle(func(p *policy) {
+				p.Memory.Enabled, p.Memory.Enforce, p.Memory.Default = true, how, pbs.Size(64*mib)
+			})
 			must.Equal(t, how, before, n.limitsNow("1.srv"))
+			must.Equal(t, how+": bound", int64(0), n.boundsNow(n.cgroup("1.srv")).mem)
 		}
 	})
 }

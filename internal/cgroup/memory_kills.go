@@ -25,7 +25,7 @@ func (w *watcher) listen(ctx context.Context) {
 	}
 }
 
-// eventPause is the pause after each event of v2. A job at its limit causes events all the time.
+// eventPause is the pause after each event. A job at its limit causes events all the time.
 const eventPause = 40 * time.Millisecond
 
 // listenV2 reads memory.events at once and whenever it changes. It changes when a limit is hit,
@@ -36,7 +36,7 @@ func (w *watcher) listenV2(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	for {
+	for oom := uint64(0); ; {
 		text, err := f.Read()
 		if err != nil {
 			return err
@@ -46,19 +46,21 @@ func (w *watcher) listenV2(ctx context.Context) error {
 			return &kernfs.ParseError{File: w.dir.Path(memoryEvents), Text: string(text), Err: err}
 		}
 		w.report(field(m, "oom_kill"))
+		if m["oom"] > oom {
+			oom = m["oom"]
+			w.burst()
+		}
 		if err := sleep(ctx, eventPause); err != nil {
 			return err
 		}
 		if err := f.Wait(ctx); err != nil {
 			return err
 		}
-		w.burst()
 	}
 }
 
-//	registerAfter is when v1 is asked for events. That takes about 8 ms, a grace period of the
-//
-// kernel, in which the cgroup cannot be removed. A job that ends right away is spared that.
+// registerAfter is when v1 is asked for events. That takes the kernel an RCU grace period, about 8
+// ms, in which the cgroup cannot be removed. A job that ends right away is spared that.
 const registerAfter = 100 * time.Millisecond
 
 // listenV1 has the kernel send an event when memory runs out (cgroup-v1/memory.rst, section 10). It
@@ -84,6 +86,9 @@ func (w *watcher) listenV1(ctx context.Context) error {
 	f.Close() // the kernel keeps what it needs
 	for err == nil {
 		w.burst()
+		if err := sleep(ctx, eventPause); err != nil {
+			return err
+		}
 		var count [8]byte
 		_, err = event.Read(count[:])
 	}

@@ -100,6 +100,9 @@ func (w *watcher) burst() {
 func (w *watcher) Sample() sample.Next {
 	used, err := w.sample()
 	if err != nil {
+		if used > 0 { // only the mark could not be written
+			w.memory(used)
+		}
 		w.end(err)
 		return sample.Asleep
 	}
@@ -129,15 +132,13 @@ func (w *watcher) sample() (used int64, err error) {
 	if !w.dir.h.v2 {
 		w.report(r.oomKills())
 	}
-	if err := errors.Join(r.errs...); err != nil {
+	if err = errors.Join(r.errs...); err != nil {
 		return 0, err
 	}
 	if p.used > w.peak.used || p.all > w.peak.all {
-		if w.peak, err = w.dir.raisePeak(p); err != nil {
-			return 0, err
-		}
+		w.peak, err = w.dir.raisePeak(p)
 	}
-	return s.used(), nil
+	return s.used(), err
 }
 
 // all returns all of the job's memory if the kernel does not record its peak.
