@@ -103,6 +103,13 @@ func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGrou
 	return busy
 }
 
+// scanning reports whether a scan is under way.
+func (s *inventoryKeeper) scanning() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy != nil
+}
+
 // adopt makes the result of a scan the inventory. It writes the file only if the result has
 // changed, so a full disk does no harm while nothing changes.
 func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {

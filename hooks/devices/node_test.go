@@ -137,11 +137,7 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 // finds sets what the next scan finds. A scan that is under way would find what was there before.
 func (n *node) finds(inv *inventory.Inventory) {
 	n.t.Helper()
-	must.Eventually(n.t, "no scan is under way", func() bool {
-		n.keeper.mu.Lock()
-		defer n.keeper.mu.Unlock()
-		return n.keeper.busy == nil
-	})
+	must.Eventually(n.t, "no scan is under way", func() bool { return !n.keeper.scanning() })
 	n.found.Store(inv)
 }
 

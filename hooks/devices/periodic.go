@@ -46,13 +46,15 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 }
 
 // ExechostPeriodic restores filters that somebody removed. It scans for devices in the background,
-// and tells PBS if an earlier scan found a change.
+// and tells PBS if an earlier scan found a change. The scan starts after the jobs' counters are
+// read, since both ask NVML.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if req.Partial {
 		return &hostapi.Outcome{Jobs: h.updates(req.JobList, nil)}, nil
 	}
+	counters := h.countersOf(ctx, req.JobList)
 	h.keeper.refresh(h.life, &h.background)
-	out := &hostapi.Outcome{Jobs: h.updates(req.JobList, h.countersOf(ctx, req.JobList))}
+	out := &hostapi.Outcome{Jobs: h.updates(req.JobList, counters)}
 	err := errors.Join(h.follow(ctx), h.keeper.rewrite())
 	inv := h.keeper.current()
 	blocks := h.countBlocks(inv)
@@ -114,14 +116,15 @@ func (h *hook) updates(list map[string]*hostapi.Job, counters *inventory.NVIDIAU
 }
 
 // countersOf asks NVML about the devices of all jobs, for usageLimit at most. It returns nil if no
-// job has a device that NVML counts, or if NVML does not answer.
+// job has a device that NVML counts, or if NVML does not answer. While a scan is under way NVML is
+// not asked: a second program that hangs would leave the epilogue without figures.
 func (h *hook) countersOf(ctx context.Context, list map[string]*hostapi.Job) *inventory.NVIDIAUsage {
 	var uuids []string
 	for id := range list {
 		_, g := h.jobGrant(id)
 		uuids = append(uuids, countedUUIDs(g)...)
 	}
-	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 {
+	if len(uuids) == 0 || h.ask == nil || h.policy.Devices.JobsPerDevice > 1 || h.keeper.scanning() {
 		return nil
 	}
 	counters, err := h.ask(ctx, usageLimit, uuids...)

@@ -145,6 +145,7 @@ func TestUsageOfARunningJob(t *testing.T) {
 		return err == nil && s[uuid(0)].EnergyMillijoul != nil
 	})
 	for look := range 2 {
+		must.Eventually(t, "no scan is under way", func() bool { return !n.keeper.scanning() })
 		u := n.do(hostapi.EventPeriodic, "1.srv").Jobs["1.srv"].Usage
 		if u == nil || len(u.Devices) != 1 || u.Devices[0].EnergyJoules == nil ||
 			*u.Devices[0].EnergyJoules != float64(1000*(look+1)) {
@@ -153,6 +154,32 @@ func TestUsageOfARunningJob(t *testing.T) {
 	}
 	n.do(hostapi.EventEpilogue, "1.srv")
 	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// The counters are not read while a scan asks NVML as well.
+func TestPeriodicAsksNVMLForOneThingAtATime(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.do(hostapi.EventStartup)
+	n.job("1.srv", a100(0))
+	var looks atomic.Int64
+	n.ask = func(context.Context, time.Duration, ...string) (*inventory.NVIDIAUsage, error) {
+		looks.Add(1)
+		if n.keeper.scanning() {
+			t.Error("a scan is under way")
+		}
+		return &inventory.NVIDIAUsage{}, nil
+	}
+	scan, found := n.keeper.scan, make(chan struct{})
+	t.Cleanup(func() { close(found) }) // before the hook waits for the scan
+	n.keeper.scan = func(ctx context.Context) *inventory.Inventory {
+		<-found
+		return scan(ctx)
+	}
+	n.do(hostapi.EventPeriodic, "1.srv") // leaves a scan that does not end
+	n.do(hostapi.EventPeriodic, "1.srv")
+	if looks.Load() != 1 {
+		t.Errorf("NVML was asked %d times, want 1", looks.Load())
+	}
 }
 
 // A device that several jobs hold has no counters of one of them.
