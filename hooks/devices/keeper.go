@@ -263,14 +263,26 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 	}
 	merged := *inv
 	merged.Devices, merged.Shared = slices.Clone(inv.Devices), maps.Clone(inv.Shared)
-	if sourceOf(inv, "nvml").Error != "" && sourceOf(inv, "nvidia").Count > 0 {
-		merged.Devices = described(old.Devices, inv.Devices)
+	keepShared := func(vendor string) {
+		if nodes := old.Shared[vendor]; len(nodes) > 0 {
+			if merged.Shared == nil {
+				merged.Shared = map[string][]topology.DeviceNode{}
+			}
+			merged.Shared[vendor] = nodes
+		}
+	}
+	listed := sourceOf(inv, "nvml").Error != "" && (sourceOf(inv, "nvidia").Count > 0 || len(inv.MIG) > 0)
+	if listed {
+		merged.Devices = described(old.Devices, inv)
 		merged.Numbering = unique(slices.Concat(inv.Numbering, old.Numbering))
+		if sourceOf(inv, "nvidia").Count == 0 { // all GPUs are in MIG mode
+			keepShared("nvidia")
+		}
 	}
 	for _, s := range inv.Sources {
 		vendor, known := vendorOf[s.Name]
 		of := func(d topology.Device) bool { return d.Vendor == vendor }
-		if s.Error == "" || !known || slices.ContainsFunc(merged.Devices, of) {
+		if s.Error == "" || !known || listed && vendor == "nvidia" || slices.ContainsFunc(merged.Devices, of) {
 			continue
 		}
 		for _, d := range old.Devices {
@@ -279,32 +291,40 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 				merged.Numbering = unique(slices.Concat(inv.Numbering, old.Numbering))
 			}
 		}
-		if nodes := old.Shared[vendor]; len(nodes) > 0 {
-			if merged.Shared == nil {
-				merged.Shared = map[string][]topology.DeviceNode{}
-			}
-			merged.Shared[vendor] = nodes
-		}
+		keepShared(vendor)
 	}
 	return &merged
 }
 
-// described returns the devices with what NVML told of NVIDIA's before. If NVML fails, the driver's
-// files still show which GPUs there are, but neither their memory nor their MIG instances. A GPU
-// with instances is not among the devices then, and keeps those that it had.
-func described(old, devices []topology.Device) []topology.Device {
-	at := func(pci string) func(topology.Device) bool {
-		return func(d topology.Device) bool { return d.Vendor == "nvidia" && d.Parent == "" && d.PCI == pci }
-	}
+// described returns inv's devices with what NVML told of NVIDIA's before. If NVML fails, the
+// driver's files still show which GPUs there are, but neither their memory nor the UUIDs of MIG
+// instances. A GPU with instances is not among the devices then, and keeps those of old that the
+// files show too. All nodes are inv's, since a driver that was loaded anew may have numbered its
+// GPUs otherwise.
+func described(old []topology.Device, inv *inventory.Inventory) []topology.Device {
 	var list []topology.Device
 	for _, d := range old {
-		gpu := slices.IndexFunc(devices, at(d.PCI))
-		if d.Vendor == "nvidia" && d.PCI != "" && (gpu >= 0) == (d.Parent == "") {
+		if d.Vendor != "nvidia" || d.PCI == "" {
+			continue
+		}
+		if d.Parent != "" {
+			if nodes := inv.MIG[d.PCI][d.Instance]; len(nodes) > 0 {
+				d.Nodes = nodes
+				list = append(list, d)
+			}
+			continue
+		}
+		gpu := slices.IndexFunc(inv.Devices, func(n topology.Device) bool {
+			return n.Vendor == "nvidia" && n.PCI == d.PCI && (n.UUID == "" || n.UUID == d.UUID) // else another GPU
+		})
+		if gpu >= 0 {
+			d.Nodes, d.NUMA = inv.Devices[gpu].Nodes, inv.Devices[gpu].NUMA
 			list = append(list, d)
 		}
 	}
-	for _, d := range devices {
-		if !slices.ContainsFunc(list, at(d.PCI)) {
+	for _, d := range inv.Devices {
+		same := func(o topology.Device) bool { return o.Vendor == d.Vendor && o.Parent == "" && o.PCI == d.PCI }
+		if d.Vendor != "nvidia" || d.PCI == "" || !slices.ContainsFunc(list, same) {
 			list = append(list, d)
 		}
 	}

@@ -71,13 +71,14 @@ func TestNVMLThatFailsTakesNothingFromJobs(t *testing.T) {
 		return d
 	}
 	memory := func(d *topology.Device) { d.Memory = 80 << 30 }
-	instance := func(d *topology.Device) { d.Parent = "GPU-1" }
+	instance := func(d *topology.Device) { d.Parent, d.Instance = "GPU-1", "3.0" }
 	old := &inventory.Inventory{Devices: []topology.Device{
 		gpu("whole", "0000:01:00.0", memory), gpu("mig", "0000:02:00.0", instance), gpu("gone", "0000:03:00.0", memory),
 		{ID: "amd", Vendor: "amd", PCI: "0000:08:00.0"},
 	}}
 	failing := func(devices ...topology.Device) *inventory.Inventory {
-		return &inventory.Inventory{Devices: devices, Sources: []inventory.Source{
+		mig := map[string]map[string][]topology.DeviceNode{"0000:02:00.0": {"3.0": {{Major: 195, Minor: 1}}}}
+		return &inventory.Inventory{Devices: devices, MIG: mig, Sources: []inventory.Source{
 			{Name: "nvml", Error: "no answer within 10s"}, {Name: "nvidia", Count: len(devices)}}}
 	}
 	got := succeed(old, failing(gpu("whole", "0000:01:00.0", nil), gpu("new", "0000:04:00.0", nil)))
@@ -88,8 +89,46 @@ func TestNVMLThatFailsTakesNothingFromJobs(t *testing.T) {
 	again := succeed(got, failing(gpu("whole", "0000:01:00.0", nil), gpu("new", "0000:04:00.0", nil)))
 	must.Equal(t, "a second time", got.Devices, again.Devices)
 	// Once the GPU is not in MIG mode any more, it is a device.
-	after := succeed(old, failing(gpu("whole", "0000:01:00.0", nil), gpu("GPU-1", "0000:02:00.0", nil)))
-	must.Equal(t, "without MIG", []string{"GPU-1", "whole"}, ids(after))
+	without := failing(gpu("whole", "0000:01:00.0", nil), gpu("GPU-1", "0000:02:00.0", nil))
+	without.MIG = nil
+	must.Equal(t, "without MIG", []string{"GPU-1", "whole"}, ids(succeed(old, without)))
+}
+
+// A driver that is loaded anew may number its GPUs otherwise. While NVML does not answer, the nodes
+// are still those that the driver's files show now.
+func TestNVMLThatFailsLeavesNoOldNode(t *testing.T) {
+	node := func(minor uint32) topology.DeviceNode { return topology.DeviceNode{Major: 195, Minor: minor} }
+	gpu := func(uuid, pci string, minor uint32) topology.Device {
+		return topology.Device{ID: uuid, UUID: uuid, Vendor: "nvidia", PCI: pci,
+			Nodes: []topology.DeviceNode{node(minor)}}
+	}
+	instance := func(uuid, pci, instance string, minor uint32) topology.Device {
+		d := gpu(uuid, pci, minor)
+		d.Parent, d.Instance = "GPU-of-"+uuid, instance
+		return d
+	}
+	whole, swapped := gpu("GPU-1", "0000:01:00.0", 0), gpu("GPU-3", "0000:03:00.0", 7)
+	whole.Memory, whole.Index, swapped.Memory = 80<<30, 4, 40<<30
+	old := &inventory.Inventory{Shared: map[string][]topology.DeviceNode{"nvidia": nvidiaShared},
+		Devices: []topology.Device{whole, instance("MIG-1", "0000:02:00.0", "1.0", 1),
+			instance("MIG-2", "0000:02:00.0", "2.0", 1), instance("MIG-3", "0000:04:00.0", "1.0", 2), swapped}}
+	fresh := gpu("", "0000:01:00.0", 1)
+	fresh.ID, fresh.NUMA = fresh.PCI, 1
+	inv := &inventory.Inventory{
+		Devices: []topology.Device{fresh, gpu("GPU-4", "0000:03:00.0", 2)},
+		MIG:     map[string]map[string][]topology.DeviceNode{"0000:02:00.0": {"1.0": {node(0)}}},
+		Sources: []inventory.Source{{Name: "nvml", Error: "x"}, {Name: "nvidia", Count: 2}}}
+	moved := whole
+	moved.NUMA, moved.Nodes = 1, []topology.DeviceNode{node(1)}
+	kept := instance("MIG-1", "0000:02:00.0", "1.0", 0)
+	must.Equal(t, "", []topology.Device{moved, kept, gpu("GPU-4", "0000:03:00.0", 2)}, succeed(old, inv).Devices)
+
+	inv.Devices, inv.Sources[1].Count = nil, 0 // all GPUs are in MIG mode
+	got := succeed(old, inv)
+	must.Equal(t, "MIG alone", []topology.Device{kept}, got.Devices)
+	must.Equal(t, "MIG alone", nvidiaShared, got.Shared["nvidia"])
+	inv.MIG["0000:02:00.0"] = nil // what their nodes are is not known
+	must.Equal(t, "nodes are not known", 0, len(succeed(old, inv).Devices))
 }
 
 // A scan that has its result is not late, although it still writes the file.

@@ -20,6 +20,9 @@ type Inventory struct {
 	// Numbering has those lines of Numbering (the function) that the nodes' numbers depend on. The
 	// numbers belong to the same devices as long as all of them are still true.
 	Numbering []string `json:"numbering,omitempty"`
+	// MIG has the nodes of the MIG instances that NVIDIA's driver shows in its files, by the GPU's
+	// PCI address and the instance's ids. Only a scan without NVML sets it, and it is not stored.
+	MIG map[string]map[string][]topology.DeviceNode `json:"-"`
 }
 
 // Source is the result of one way of finding devices. If Error is empty and Count is 0, there are

@@ -100,6 +100,24 @@ func TestMIGWithoutCapabilities(t *testing.T) {
 	}
 }
 
+// TestMIGNodesWithoutNVML: the driver's files give an instance the same nodes as NVML's answer.
+func TestMIGNodesWithoutNVML(t *testing.T) {
+	roots, o := fixture(t, "a100x2-mig")
+	want, instances := map[string]map[string][]topology.DeviceNode{}, map[string][]topology.DeviceNode{}
+	for _, d := range Scan(t.Context(), roots, o).Devices {
+		if d.Parent != "" {
+			want[d.PCI], instances[d.Instance] = instances, d.Nodes
+		}
+	}
+	roots, o = fixture(t, "a100x2-mig-no-nvml")
+	must.Equal(t, "", want, Scan(t.Context(), roots, o).MIG)
+	without := map[string]string{"proc/driver/nvidia-caps/mig-minors": "config 1\n"}
+	inv := Scan(t.Context(), changedTree(t, "a100x2-mig-no-nvml", without), o)
+	if len(inv.Devices) != 1 || len(inv.MIG["0000:65:00.0"]) != 0 {
+		t.Errorf("%d devices, MIG %v", len(inv.Devices), inv.MIG)
+	}
+}
+
 func TestMIGWithoutInstances(t *testing.T) {
 	roots, o := fixture(t, "a100x2-mig")
 	inv := scanWith(t, roots, o, func(n *NVIDIA) { n.GPUs[1].Instances = nil })

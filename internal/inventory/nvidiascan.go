@@ -89,12 +89,14 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 	// Only NVML knows the UUID of an instance, by which a program selects it. Without it a job
 	// would use the first of several instances. So such a GPU is left out. A GPU in MIG mode
 	// without instances looks like any other GPU here, and a job that gets it finds no device.
+	mig := map[string]map[string][]topology.DeviceNode{}
 	gpus = slices.DeleteFunc(gpus, func(g NVIDIAGPU) bool {
 		instances, err := migInstances(s.roots.Proc, g.Minor)
 		if err != nil {
 			failed.add("MIG instances of %s: %v", g.PCI, err)
 		} else if len(instances) > 0 {
 			notes.add("%s is left out: it has %d MIG instances, which NVML alone can name", g.PCI, len(instances))
+			mig[g.PCI] = s.migNodes(g.Minor, instances, &notes)
 		}
 		return err != nil || len(instances) > 0
 	})
@@ -104,6 +106,7 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 		}
 	}
 	f := s.nvidiaDevices(gpus, &failed, &notes)
+	f.mig = mig
 	if len(f.devices) > 0 {
 		notes = append(problems{fmt.Sprintf("driver %s without NVML (libnvidia-ml.so.1): memory, links and MIG are "+
 			"not known", cmp.Or(version, "unknown"))}, notes...)
@@ -150,9 +153,8 @@ func (s *scan) nvidiaDevices(gpus []NVIDIAGPU, failed, notes *problems) found {
 		}
 		gpu := topology.Device{
 			Resource: ngpus, Vendor: "nvidia", Model: g.Model, Memory: g.Memory, UUID: g.UUID, PCI: g.PCI, Index: i,
-			NUMA: numaOf(s.roots.Sys, pciDir+"/"+g.PCI),
-			Nodes: []topology.DeviceNode{{Path: fmt.Sprintf("/dev/nvidia%d", g.Minor), Major: nvidiaMajorOf(majors),
-				Minor: g.Minor}},
+			NUMA:  numaOf(s.roots.Sys, pciDir+"/"+g.PCI),
+			Nodes: nvidiaNodes(g.Minor, majors),
 		}
 		if !g.MIG {
 			gpu.Links = nvLinks(g, gpus)
@@ -222,6 +224,37 @@ func (s *scan) confirm(g NVIDIAGPU) error {
 	return err
 }
 
+// migNodes returns the nodes of a GPU's instances ("giM/ciK") by their ids ("M.K"). It leaves
+// out those whose nodes are not known.
+func (s *scan) migNodes(minor uint32, instances []string, notes *problems) map[string][]topology.DeviceNode {
+	majors, err := charMajors(s.roots.Proc)
+	if err != nil {
+		notes.add("%v", err)
+		return nil
+	}
+	b, err := s.roots.Proc.ReadFile(migMinorsFile)
+	if err != nil {
+		notes.add("%v", err)
+		return nil
+	}
+	minors, gpu := parseMIGMinors(b), topology.Device{Nodes: nvidiaNodes(minor, majors)}
+	nodes := map[string][]topology.DeviceNode{}
+	for _, name := range instances {
+		var m MIGInstance
+		_, err := fmt.Sscanf(name, "gi%d/ci%d", &m.GI, &m.CI)
+		var d topology.Device
+		if err == nil {
+			d, err = migDevice(gpu, m, minor, minors, majors)
+		}
+		if err != nil {
+			notes.add("MIG instance %s of /dev/nvidia%d: %v", name, minor, err)
+			continue
+		}
+		nodes[d.Instance] = d.Nodes
+	}
+	return nodes
+}
+
 // migDevice makes a device from a compute instance of gpu.
 func migDevice(gpu topology.Device, m MIGInstance, minor uint32, minors migMinors,
 	majors map[string]uint32) (topology.Device, error) {
@@ -260,6 +293,11 @@ func nvLinks(g NVIDIAGPU, gpus []NVIDIAGPU) map[string]int {
 		return nil
 	}
 	return links
+}
+
+func nvidiaNodes(minor uint32, majors map[string]uint32) []topology.DeviceNode {
+	path := fmt.Sprintf("/dev/nvidia%d", minor)
+	return []topology.DeviceNode{{Path: path, Major: nvidiaMajorOf(majors), Minor: minor}}
 }
 
 func nvidiaMajorOf(majors map[string]uint32) uint32 {

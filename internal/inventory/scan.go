@@ -51,6 +51,7 @@ type found struct {
 	devices []topology.Device
 	shared  []topology.DeviceNode // needed by all holders of devices
 	sources []Source
+	mig     map[string]map[string][]topology.DeviceNode // see Inventory
 }
 
 // Scan finds the node's devices. It never fails as a whole: if a source fails, its Source says so,
@@ -67,6 +68,9 @@ func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 	add := func(vendor string, f found) {
 		inv.Devices = append(inv.Devices, f.devices...)
 		inv.Sources = append(inv.Sources, f.sources...)
+		if f.mig != nil {
+			inv.MIG = f.mig
+		}
 		if len(f.devices) > 0 && len(f.shared) > 0 {
 			inv.Shared[vendor] = f.shared
 		}
