@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Block is one of the equal parts that a host is cut into. Its number is its place in what Blocks
-// returns.
+// Block is one of the equal parts into which a host is divided. Its number is its index in the
+// result of Blocks.
 type Block struct {
 	CPUs    kernfs.IDSet // whole cores, or their first threads without UseHyperthreads
 	Mems    kernfs.IDSet
@@ -21,12 +21,12 @@ type Block struct {
 	Sockets kernfs.IDSet
 }
 
-// Blocks cuts node into n blocks with equal numbers of cores, devices of each model and bytes of
-// memory. Each block is in as small a part of the machine as Place finds. Blocks reads Allowed,
-// UseHyperthreads, MemFences, Devices and Mem of req; Mem is what all blocks have together. Cores
-// and bytes that are left over are in no block. Blocks fails when there are fewer cores than n, and
-// when the devices of a model cannot be divided. A device that nobody can get is a mistake, a core
-// is not. The same arguments give the same blocks, whatever jobs there are.
+// Blocks divides node into n blocks with equal numbers of cores, devices of each model and bytes of
+// memory. Place keeps each block in as small a part of the machine as possible. Of req, Blocks
+// reads Allowed, UseHyperthreads, MemFences, Devices and Mem, the memory of all blocks together.
+// Remaining cores and bytes belong to no block. Blocks fails if there are fewer than n cores, or if
+// the devices of a model cannot be divided equally. A device that no job could get is a mistake, a
+// core is not. The result depends only on the arguments, not on jobs.
 func Blocks(node *topology.Node, req Request, n int) ([]Block, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("cut node into %d blocks: not a number of 1 or more", n)
@@ -65,7 +65,7 @@ func Blocks(node *topology.Node, req Request, n int) ([]Block, error) {
 	return blocks, nil
 }
 
-// divide makes r ask for one of n equal parts of devices. Each model becomes a resource of its own.
+// divide makes r request one of n equal parts of devices. Each model becomes a separate resource.
 func (r *Request) divide(devices []topology.Device, n int) error {
 	r.Devices = slices.Clone(devices)
 	for i, d := range devices {
@@ -89,9 +89,9 @@ func (r *Request) divide(devices []topology.Device, n int) error {
 	return nil
 }
 
-// ChooseBlocks returns the numbers of count blocks that are not in taken, ascending. The blocks of
-// keep come first, which the job has already, then blocks that are near to each other. Blocks that
-// are far from the remaining ones come before others. ChooseBlocks fails with a *ShortageError.
+// ChooseBlocks returns the numbers of count blocks that are not in taken, ascending. It prefers
+// blocks in keep, which the job already has, then blocks that are near to each other. Then it
+// prefers blocks that are far from the remaining ones. ChooseBlocks fails with a *ShortageError.
 func ChooseBlocks(blocks []Block, taken, keep []int, count int) ([]int, error) {
 	if count < 0 {
 		return nil, fmt.Errorf("choose blocks: %d", count)
@@ -118,7 +118,7 @@ func ChooseBlocks(blocks []Block, taken, keep []int, count int) ([]int, error) {
 		s[2] -= 2 * s[1]
 		return s
 	}, func([]int) bool { return true })
-	if set == nil { // too many
+	if set == nil { // too many blocks to compare
 		slices.SortStableFunc(free, func(a, b int) int {
 			return cmp.Compare(missing(keep, a), missing(keep, b))
 		})
@@ -127,7 +127,7 @@ func ChooseBlocks(blocks []Block, taken, keep []int, count int) ([]int, error) {
 	return set, nil
 }
 
-// missing is 1 for what is not in list, and else 0.
+// missing returns 1 if n is not in list, else 0.
 func missing(list []int, n int) int {
 	if slices.Contains(list, n) {
 		return 0
@@ -135,8 +135,9 @@ func missing(list []int, n int) int {
 	return 1
 }
 
-// neighbours returns how far two of free are from each other: 0 on one NUMA node, 1 in one socket,
-// 2 otherwise. The entry of a block with itself is how far it is from all others.
+// neighbours returns the distance between any two blocks of free: 0 if they share a NUMA node, 1 if
+// they share a socket, otherwise 2. The entry of a block with itself is the sum of its distances to
+// the others.
 func neighbours(blocks []Block, free []int) [][]int64 {
 	far := make([][]int64, len(blocks))
 	for _, i := range free {

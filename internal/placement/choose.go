@@ -2,14 +2,14 @@ package placement
 
 import "slices"
 
-// share is how many units a job takes from a leaf.
+// share is the number of units that a job takes from a leaf.
 type share struct {
 	leaf *leaf
 	n    int
 }
 
-// choose returns where to take n units from; the machine has them. A job with devices is near to
-// them where that is possible.
+// choose returns where to take n units, which the machine must have. If the job has devices, the
+// units are near them where possible.
 func (m *machine) choose(n int) []share {
 	switch {
 	case n == 0:
@@ -20,8 +20,8 @@ func (m *machine) choose(n int) []share {
 	return m.anywhere(n)
 }
 
-// anywhere returns where to take n units from. Parts that also have room for the job's memory go
-// before any part that has not.
+// anywhere returns where to take n units. It prefers parts of the machine that also have room for
+// the job's memory.
 func (m *machine) anywhere(n int) []share {
 	for _, fits := range []func([]*leaf) bool{m.hasRoom, func([]*leaf) bool { return true }} {
 		if shares := m.within(n, fits); shares != nil {
@@ -31,9 +31,9 @@ func (m *machine) anywhere(n int) []share {
 	return m.span(m.leaves, n)
 }
 
-// within returns where to take n units from so that they lie in a small part of the machine. The
-// parts are whole sockets, whole NUMA nodes of one socket, one NUMA node or one socket. within
-// returns nil when there is no such part among those that fit.
+// within returns where to take n units so that they lie in a small part of the machine. It tries
+// whole sockets, whole NUMA nodes of one socket, a single NUMA node and a single socket. It returns
+// nil if none of these has the units and satisfies fits.
 func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	if whole := exactly(m.sockets, n, fits); whole != nil {
 		return whole
@@ -48,7 +48,7 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 			return whole
 		}
 	}
-	// Sockets go first: the leaf in the better socket comes before an equal one.
+	// Of two equal leaves, the one in the better socket comes first.
 	var leaves []*leaf
 	for _, s := range sockets {
 		leaves = append(leaves, s.leaves...)
@@ -66,8 +66,9 @@ func (m *machine) within(n int, fits func([]*leaf) bool) []share {
 	return nil
 }
 
-// exactly returns parts without any job that together have just n units: one, or several taken
-// largest first. Parts with few devices come first, since nobody would be near to those.
+// exactly returns unused parts that together have exactly n units: one part, or several, the
+// largest first. It prefers parts with few devices, because no other job could then use cpus near
+// those.
 func exactly(parts []*socket, n int, fits func([]*leaf) bool) []share {
 	var whole []*socket
 	for _, p := range ranked(parts, func(a, b *socket) bool { return a.devices < b.devices }) {
@@ -92,7 +93,7 @@ func exactly(parts []*socket, n int, fits func([]*leaf) bool) []share {
 	return all(leaves)
 }
 
-// all takes everything that leaves have.
+// all takes every free unit of leaves.
 func all(leaves []*leaf) []share {
 	var shares []share
 	for _, l := range leaves {
@@ -103,8 +104,8 @@ func all(leaves []*leaf) []share {
 	return shares
 }
 
-// span takes n units from as few of leaves as possible: all of the largest until one can give the
-// rest. Among equals it stays in the sockets it is in already.
+// span takes n units from as few leaves as possible. It takes all of the largest leaf until one
+// leaf can provide the rest. Among equal leaves it prefers the sockets that it already uses.
 func (m *machine) span(leaves []*leaf, n int) []share {
 	var shares []share
 	rest := slices.Clone(leaves)
@@ -119,7 +120,7 @@ func (m *machine) span(leaves []*leaf, n int) []share {
 	return shares
 }
 
-// precedes orders leaves for span, which needs n more units and has shares.
+// precedes orders leaves for span, which has chosen shares and needs n more units.
 func precedes(policy Policy, shares []share, n int, a, b *leaf) bool {
 	finishes := a.free >= n
 	if finishes != (b.free >= n) {
@@ -137,7 +138,7 @@ func precedes(policy Policy, shares []share, n int, a, b *leaf) bool {
 	return policy.better(n, a.domain, b.domain)
 }
 
-// ranked returns a sorted copy of items; those that are equal keep their order.
+// ranked returns a sorted copy of items; equal items keep their order.
 func ranked[T any](items []T, before func(a, b T) bool) []T {
 	sorted := slices.Clone(items)
 	slices.SortStableFunc(sorted, func(a, b T) int {

@@ -6,13 +6,13 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// available reports whether one more job may hold d.
+// available reports whether another job may hold d.
 func (m *machine) available(d topology.Device) bool {
 	return m.req.Held[d.ID] < max(m.req.JobsPerDevice, 1)
 }
 
-// countDevices notes with each leaf how many devices are next to it that jobs can get and this one
-// has not.
+// countDevices counts, for each leaf, the nearby devices that jobs can get and this job does not
+// have.
 func (m *machine) countDevices(own []int) {
 	free := map[int]int{}
 	for i, d := range m.req.Devices {
@@ -25,7 +25,7 @@ func (m *machine) countDevices(own []int) {
 	}
 }
 
-// assign makes picked the job's devices.
+// assign gives the devices in picked to the job.
 func (m *machine) assign(picked []int) {
 	m.near = map[int]int{}
 	for _, i := range picked {
@@ -38,7 +38,7 @@ func (m *machine) assign(picked []int) {
 	m.group(m.leaves)
 }
 
-// ids returns the IDs of picked.
+// ids returns the IDs of the devices in picked.
 func (m *machine) ids(picked []int) []string {
 	var ids []string
 	for _, i := range picked {

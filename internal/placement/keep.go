@@ -7,10 +7,10 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// replace answers a request of a job that has cpus already. A request for fewer cpus is answered
-// from these. All of them stay when the job needs as many or more, and further ones are as near to
-// them as possible. ok is false when nothing of Keep can stay, which makes it a request like any
-// other.
+// replace chooses cpus for a job that already has some. A job that asks for fewer gets them from
+// among its cpus. If it needs as many or more, it keeps all of them, and the additional ones are as
+// near to them as possible. ok is false if the job cannot keep any cpu of Keep. The request is then
+// handled like any other.
 func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok bool) {
 	kept, n := m.kept()
 	if n == 0 {
@@ -25,7 +25,7 @@ func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok boo
 		return Assignment{CPUs: own.cpusOf(shares), Mems: m.mems(shares)}, true
 	}
 	rest := req.NCPUs - n
-	if m.unit == anyThread { // a second thread of a core that is the job's own disturbs nobody
+	if m.unit == anyThread { // on a core that only this job uses, a second thread disturbs nobody
 		more := m.siblings(kept, rest)
 		kept, rest = kept.Union(more), rest-more.Len()
 	}
@@ -37,7 +37,7 @@ func replace(node *topology.Node, req Request, m *machine) (a Assignment, ok boo
 	return Assignment{CPUs: cpus, Mems: m.mems(append(around.at(kept), shares...))}, true
 }
 
-// kept returns the cpus of Keep that are to be had as whole units, and how many units they are.
+// kept returns the cpus of Keep that are available as whole units, and the number of units.
 func (m *machine) kept() (cpus kernfs.IDSet, n int) {
 	var ids []int
 	for _, l := range m.leaves {
@@ -58,7 +58,7 @@ func (m *machine) kept() (cpus kernfs.IDSet, n int) {
 	return kernfs.IDs(ids...), n
 }
 
-// siblings returns at most n free threads of cores that only the job with the cpus kept uses.
+// siblings returns up to n free threads of cores that only the job with the cpus kept uses.
 func (m *machine) siblings(kept kernfs.IDSet, n int) kernfs.IDSet {
 	var ids []int
 	for _, l := range m.leaves {
@@ -76,8 +76,8 @@ func (m *machine) siblings(kept kernfs.IDSet, n int) kernfs.IDSet {
 	return kernfs.IDs(ids...)
 }
 
-// around returns where to take n units from, near to the cpus kept: in the same leaves, in the same
-// sockets, elsewhere.
+// around returns where to take n units, as near to the cpus kept as possible. It tries the same
+// leaves first, then the same sockets, then the rest.
 func (m *machine) around(kept kernfs.IDSet, n int) []share {
 	own, near := map[*leaf]bool{}, map[int]bool{}
 	for _, s := range m.at(kept) {
@@ -103,7 +103,7 @@ func (m *machine) around(kept kernfs.IDSet, n int) []share {
 	return shares
 }
 
-// at returns the leaves that cpus are in, with nothing to take from them.
+// at returns the leaves that contain cpus, with nothing to take from them.
 func (m *machine) at(cpus kernfs.IDSet) []share {
 	var shares []share
 	for _, l := range m.leaves {

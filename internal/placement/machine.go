@@ -7,28 +7,28 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// unit is what one of a request's ncpus takes.
+// unit is what each of a request's ncpus occupies.
 type unit int
 
 const (
-	firstThread unit = iota // the first thread of an idle core
+	firstThread unit = iota // first thread of an idle core
 	anyThread               // a thread
-	wholeCore               // all threads of an idle core
+	wholeCore               // every thread of an idle core
 )
 
-// core is a core as far as jobs may use it.
+// core is the part of a core that jobs may use.
 type core struct {
 	threads []int // allowed cpus, ascending
-	free    []int // those of threads that are not taken
-	idle    bool  // no thread of the core is taken, not even one that is not allowed
+	free    []int // the threads that are not taken
+	idle    bool  // no thread of the core is taken, including threads that are not allowed
 }
 
 // domain counts the units of a part of the machine.
 type domain struct {
-	total   int // if no job were there
+	total   int // when no job is there
 	free    int
-	idle    int // those of free that are in cores nobody uses
-	devices int // devices that a job can still get, and not this one
+	idle    int // the free ones in cores that nobody uses
+	devices int // devices that another job can still get
 }
 
 func (d *domain) add(e domain) {
@@ -38,11 +38,11 @@ func (d *domain) add(e domain) {
 	d.devices += e.devices
 }
 
-// whole reports whether no job is in d.
+// whole reports whether no job uses d.
 func (d domain) whole() bool { return d.total > 0 && d.free == d.total }
 
-// leaf is the smallest part that is told apart: the cpus of one NUMA node in one socket. Mostly
-// that is a NUMA node; where a node spans several sockets it is a socket.
+// leaf is the smallest part that is considered: the cpus of one NUMA node in one socket. Usually
+// that is a NUMA node. If a node spans several sockets, it is a socket.
 type leaf struct {
 	domain
 	numa, socket int
@@ -55,7 +55,7 @@ type socket struct {
 	leaves []*leaf
 }
 
-// machine is what is free of a node for one request.
+// machine is the free part of a node, as one request sees it.
 type machine struct {
 	domain
 	node    *topology.Node
@@ -88,7 +88,7 @@ func newMachine(node *topology.Node, req Request) *machine {
 	return m
 }
 
-// group makes a machine of leaves.
+// group builds a machine from leaves.
 func (m *machine) group(leaves []*leaf) {
 	m.leaves, m.sockets, m.domain = leaves, nil, domain{}
 	bySocket := map[int]*socket{}
@@ -105,14 +105,14 @@ func (m *machine) group(leaves []*leaf) {
 	}
 }
 
-// only returns the part of m that leaves are.
+// only returns the part of m that consists of leaves.
 func (m *machine) only(leaves []*leaf) *machine {
 	part := *m
 	part.group(leaves)
 	return &part
 }
 
-// addCores sorts the node's cpus into cores and the cores into leaves.
+// addCores groups the node's cpus into cores and the cores into leaves.
 func (m *machine) addCores() {
 	type place struct{ numa, socket int }
 	leaves := map[place]*leaf{}
@@ -142,7 +142,7 @@ func (m *machine) addCores() {
 	}
 }
 
-// count returns how many units c has.
+// count returns the number of units in c.
 func (c *core) count(u unit) domain {
 	d := domain{total: len(c.threads), free: len(c.free)}
 	if u != anyThread {
@@ -158,8 +158,8 @@ func (c *core) count(u unit) domain {
 	return d
 }
 
-// appendCPUs appends the cpus of n units of l to cpus: idle cores first, then what is free of the
-// others.
+// appendCPUs appends the cpus of n units of l to cpus. Idle cores come first, then free threads of
+// the other cores.
 func (l *leaf) appendCPUs(cpus []int, n int, u unit) []int {
 	for _, idle := range []bool{true, false} {
 		for _, c := range l.cores {

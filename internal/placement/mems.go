@@ -22,7 +22,8 @@ func (m *machine) mems(shares []share) kernfs.IDSet {
 		}
 		every = append(every, n.ID)
 	}
-	// A job whose own nodes have no memory needs that of others; one without cpus has no own nodes.
+	// If the nodes of its cpus have no memory, the job needs that of other nodes. A job without
+	// cpus has no such nodes.
 	if !m.req.MemFences || len(chosen) == 0 {
 		return kernfs.IDs(every...)
 	}
@@ -40,13 +41,13 @@ func (m *machine) mems(shares []share) kernfs.IDSet {
 	return set
 }
 
-// weighsMemory reports whether the request says enough to look at memory at all.
+// weighsMemory reports whether the request says enough for memory to be considered.
 func (m *machine) weighsMemory() bool {
 	return m.req.MemFences && m.req.Mem > 0 && m.req.FreeMem != nil
 }
 
-// hasRoom reports whether the NUMA nodes of leaves, with the memory-only ones, have the memory that
-// the job needs.
+// hasRoom reports whether the NUMA nodes of leaves, together with the memory-only ones, have enough
+// free memory for the job.
 func (m *machine) hasRoom(leaves []*leaf) bool {
 	if !m.weighsMemory() {
 		return true
@@ -63,7 +64,7 @@ func (m *machine) hasRoom(leaves []*leaf) bool {
 	return m.freeMem(kernfs.IDs(ids...)) >= m.req.Mem
 }
 
-// freeMem returns what is free in nodes together; a node with a negative figure has nothing free.
+// freeMem returns the free memory of all nodes together. A negative figure counts as 0.
 func (m *machine) freeMem(nodes kernfs.IDSet) int64 {
 	var sum int64
 	for _, n := range m.node.NUMA {
@@ -74,8 +75,8 @@ func (m *machine) freeMem(nodes kernfs.IDSet) int64 {
 	return sum
 }
 
-// roomiest returns the node outside set with the most free memory, or -1 when no further node has
-// any. A node in the job's sockets comes before any other.
+// roomiest returns the node outside set with the most free memory, preferably in the job's sockets.
+// It returns -1 if no other node has any.
 func (m *machine) roomiest(set kernfs.IDSet, near map[int]bool) int {
 	best, bestNear := -1, false
 	for _, n := range m.node.NUMA {

@@ -2,8 +2,9 @@ package placement
 
 import "slices"
 
-// nearest returns where to take n units from for a job that has devices: on their NUMA nodes, in
-// their sockets, anywhere. A device far away is better than a job that waits.
+// nearest returns where to take n units for a job with devices. It tries the NUMA nodes of the
+// devices, then their sockets, then the whole machine. A device that is far away is better than a
+// job that waits.
 func (m *machine) nearest(n int) []share {
 	var own, beside []*leaf
 	sockets := map[int]bool{}
@@ -27,8 +28,8 @@ func (m *machine) nearest(n int) []share {
 	return m.anywhere(n)
 }
 
-// divided returns where to take n units from when all of m has devices of the job. Each NUMA node
-// gives units in proportion to its devices. So every device has cpus near it.
+// divided returns where to take n units if every NUMA node of m has devices of the job. Each node
+// provides units in proportion to its devices, so that every device has cpus near it.
 func (m *machine) divided(n int) []share {
 	type part struct {
 		machine    *machine

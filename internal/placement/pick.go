@@ -13,9 +13,9 @@ type want struct {
 	fits []int
 }
 
-// pick returns the devices that the job gets, ascending, as numbers in the request's list. The
-// wants are answered one after another, and the want with the fewest devices first. Each leaves
-// enough for the others. pick fails with a *ShortageError.
+// pick returns the devices that the job gets: their numbers in the request's list, ascending. Wants
+// are answered one after another, beginning with the one that the fewest devices match. Each answer
+// leaves enough devices for the remaining wants. pick fails with a *ShortageError.
 func (m *machine) pick() ([]int, error) {
 	if !slices.ContainsFunc(m.req.Wants, func(w Want) bool { return w.Count != 0 }) {
 		return nil, nil
@@ -51,8 +51,8 @@ func (p *picker) pick() ([]int, error) {
 	return p.chosen, nil
 }
 
-// answer chooses the devices for the first of wants, near to those that are chosen already, in
-// about so many steps. The devices that the others want are there afterwards.
+// answer chooses devices for the first of wants, in about the given number of steps. They are near
+// to those that are already chosen, and leave enough for the other wants.
 func (p *picker) answer(wants []want, steps int) {
 	var free []int
 	for _, i := range wants[0].fits {
@@ -65,7 +65,7 @@ func (p *picker) answer(wants []want, steps int) {
 		beside = append(append(beside[:0], p.chosen...), set...)
 		return p.rate(beside)
 	}, func(set []int) bool { return p.leaves(set, wants[1:]) })
-	if chosen == nil { // too many devices to look at, or no set leaves enough
+	if chosen == nil { // there are too many devices to compare, or no set leaves enough
 		slices.SortStableFunc(wants[0].fits, p.sooner)
 		owners, _ := p.match(wants)
 		for i, owner := range owners {
@@ -80,7 +80,7 @@ func (p *picker) answer(wants []want, steps int) {
 	p.chosen = append(p.chosen, chosen...)
 }
 
-// sooner orders devices where nothing but themselves counts.
+// sooner orders devices by their own properties, without regard to other devices.
 func (p *picker) sooner(i, j int) int {
 	a, b := &p.items[i], &p.items[j]
 	if a.kept != b.kept {
@@ -92,7 +92,7 @@ func (p *picker) sooner(i, j int) int {
 	return cmp.Or(cmp.Compare(a.holders, b.holders), cmp.Compare(a.place, b.place))
 }
 
-// leaves reports whether wants can still be answered when set is taken.
+// leaves reports whether wants can still be satisfied after set is taken.
 func (p *picker) leaves(set []int, wants []want) bool {
 	if len(wants) == 0 {
 		return true
@@ -107,9 +107,9 @@ func (p *picker) leaves(set []int, wants []want) bool {
 	return short == nil
 }
 
-// match finds devices for all of wants at once, whatever their place, and returns which of wants
-// each device is for, or -1. The *ShortageError names some wants that are too many for the devices
-// that match any of them.
+// match finds devices for all of wants at once, wherever they are. For each device it returns the
+// index of the want that gets it, or -1. The *ShortageError names wants that together ask for more
+// devices than match any of them.
 func (p *picker) match(wants []want) ([]int, *ShortageError) {
 	owners := make([]int, len(p.items))
 	for i := range owners {
@@ -136,7 +136,7 @@ func (p *picker) match(wants []want) ([]int, *ShortageError) {
 	}
 	for w := range wants {
 		count := wants[w].Count
-		for _, i := range wants[w].fits { // those that nobody has to give up
+		for _, i := range wants[w].fits { // first the devices that no other want has to give up
 			if count > 0 && p.items[i].free && owners[i] < 0 {
 				owners[i] = w
 				count--
@@ -153,7 +153,7 @@ func (p *picker) match(wants []want) ([]int, *ShortageError) {
 	return owners, nil
 }
 
-// shortage tells that those of wants that are asked are too many for the devices that are seen.
+// shortage returns the error for the wants in asked, which need more devices than those in seen.
 func (p *picker) shortage(wants []want, seen, asked []bool) *ShortageError {
 	e := &ShortageError{}
 	matching := map[int]bool{}

@@ -1,16 +1,16 @@
-// Package placement chooses the cpus and NUMA nodes of a job. The package is pure: the same
-// arguments give the same answer, and nothing is read or written.
+// Package placement chooses the cpus, NUMA nodes and devices of a job. The package is pure: it
+// reads and writes nothing, and the same arguments give the same answer.
 //
-// A request goes to the smallest part of the machine that takes it. Whole sockets that it fits
-// exactly come first, then whole NUMA nodes of one socket that it fits exactly. A single NUMA node,
-// a single socket, and as few NUMA nodes as possible follow. The Policy chooses among parts of one
-// rank. Inside a NUMA node, cores that nobody uses come first. Jobs thus share a core only when
-// there is no other way. A job that has cpus already keeps them as far as its request goes (Keep).
-// The part of the machine that would have been chosen for it does not matter then.
+// A request gets the smallest part of the machine in which it fits. Whole sockets that it fills
+// exactly come first, then whole NUMA nodes of one socket that it fills exactly. A single NUMA
+// node, a single socket, and as few NUMA nodes as possible follow. Among parts of the same rank,
+// the Policy decides. Inside a NUMA node, unused cores come first, so jobs share a core only if
+// there is no other way. A job that already has cpus keeps as many of them as it requests (Keep).
+// It does not move to the part that would otherwise have been chosen.
 //
-// Devices are chosen first, as there are fewer of them, but with an eye to the cpus (pick). The
-// job's cpus are then near to them where there is room. A host can also be cut into equal blocks of
-// everything (Blocks).
+// Devices are chosen first, because there are fewer of them, but with regard to the cpus (pick).
+// Then the job gets cpus near its devices, if there is room. A host can also be divided into equal
+// blocks of everything (Blocks).
 package placement
 
 import (
@@ -20,61 +20,61 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Request is what a job needs and what there is to take it from.
+// Request is a job's request and the resources from which it is served.
 type Request struct {
 	NCPUs   int          // cpus to assign: hardware threads, or cores as the switches below say
-	Allowed kernfs.IDSet // cpus that jobs may use at all; those that are not online do not count
+	Allowed kernfs.IDSet // cpus that jobs may use; cpus that are offline do not count
 	Taken   kernfs.IDSet // cpus that other jobs hold
 	Policy  Policy
 
-	// Keep are cpus that the job has already and is to keep as far as it can. None of them leaves a
-	// job that gets as many or more. No cpu comes to a job that gets fewer. Cpus that are in Taken
-	// or not in Allowed are lost to it.
+	// Keep holds the cpus that the job already has and keeps if it can. If it gets as many or more,
+	// it keeps all of them. If it gets fewer, it gets no other cpus. It loses cpus that are in
+	// Taken or not in Allowed.
 	Keep kernfs.IDSet
 
-	// UseHyperthreads makes every hardware thread a cpu. Else only the first allowed thread of a
-	// core is a cpu, and only while no other thread of the core is taken.
+	// UseHyperthreads makes every hardware thread a cpu. Otherwise only the first allowed thread of
+	// a core is a cpu, and only while no other thread of the core is taken.
 	UseHyperthreads bool
-	// NCPUsAreCores makes every one of NCPUs a whole core with all its allowed threads.
-	// NCPUsAreCores needs UseHyperthreads.
+	// NCPUsAreCores makes each of NCPUs a whole core with all its allowed threads. It requires
+	// UseHyperthreads.
 	NCPUsAreCores bool
 
 	// MemFences binds the job's memory to the NUMA nodes of its cpus; otherwise it may use all
 	// nodes.
 	MemFences bool
-	// Mem is the job's memory in bytes, FreeMem what each NUMA node has left. Both are optional and
-	// only weigh when MemFences is set. Parts of the machine with room come first then. Mems gets
-	// further nodes when the chosen ones have too little.
+	// Mem is the job's memory in bytes, FreeMem the free memory of each NUMA node. Both are
+	// optional, and only matter if MemFences is set. Parts of the machine with enough memory then
+	// come first. If the chosen nodes have too little, Mems gets additional ones.
 	Mem     int64
 	FreeMem map[int]int64
 
-	// Wants are the devices that the job asks for. No device counts for two of them.
+	// Wants are the devices that the job asks for. No device counts for two wants.
 	Wants []Want
-	// Devices are what there is, a MIG instance instead of the GPU that it is part of. Their order
-	// decides between equals.
+	// Devices are the node's devices, with MIG instances in place of the GPU that they are part of.
+	// Their order decides between equal choices.
 	Devices []topology.Device
-	// Held tells by ID how many other jobs hold a device.
+	// Held is how many other jobs hold a device, by its ID.
 	Held map[string]int
-	// JobsPerDevice is how many jobs may hold a device; 0 is 1.
+	// JobsPerDevice is how many jobs may hold a device; 0 means 1.
 	JobsPerDevice int
-	// KeepDevices are IDs of devices that the job has and is to keep as far as its wants go, like
-	// Keep.
+	// KeepDevices holds the IDs of devices that the job already has. It keeps as many of them as
+	// its wants allow, as with Keep.
 	KeepDevices []string
 }
 
-// Assignment is what a job gets.
+// Assignment is the result of a placement.
 type Assignment struct {
 	CPUs kernfs.IDSet
-	Mems kernfs.IDSet // NUMA nodes for cpuset.mems; nodes without memory are never in it, memory-only ones always
+	Mems kernfs.IDSet // NUMA nodes for cpuset.mems; never a node without memory, always the memory-only ones
 	// Devices are IDs, in the order of Request.Devices; nil without any.
 	Devices []string
 }
 
-// ShortageError is a request for more than there is.
+// ShortageError means that a request exceeds what is available.
 type ShortageError struct {
 	Resource   string // as PBS calls it: "ncpus", "ngpus", "blocks"
 	Want, Have int64
-	Note       string // of devices of a certain kind, which that is: "2 of 8 match nvidia:A100"
+	Note       string // if devices of a certain kind are short, which kind: "2 of 8 match nvidia:A100"
 }
 
 func (e *ShortageError) Error() string {
@@ -86,8 +86,8 @@ func (e *ShortageError) Error() string {
 }
 
 // Place chooses cpus, NUMA nodes and devices of node for req. NCPUs of 0 gives no cpus. Place fails
-// with a *ShortageError when fewer cpus than NCPUs are free, or fewer devices of a kind than the
-// job wants. Memory and distance never make it fail.
+// with a *ShortageError if fewer than NCPUs cpus are free, or fewer devices of a kind than the job
+// wants. It never fails because of memory or distance.
 func Place(node *topology.Node, req Request) (Assignment, error) {
 	if req.NCPUs < 0 {
 		return Assignment{}, fmt.Errorf("place job: %d ncpus", req.NCPUs)

@@ -1,20 +1,20 @@
 package placement
 
-// Policy says which of several equally good parts of the machine a job goes to.
+// Policy decides which of several equally good parts of the machine a job gets.
 type Policy int
 
 const (
-	// Pack fills the fullest one that still takes the job, so that others stay whole (load_packed
-	// of PBS).
+	// Pack chooses the fullest part in which the job still fits, so that others remain whole
+	// (load_packed in PBS).
 	Pack Policy = iota
-	// Spread takes the emptiest one, so that jobs share caches and memory channels with few others
-	// (load_balanced).
+	// Spread chooses the emptiest part, so that jobs share caches and memory channels with few
+	// others (load_balanced).
 	Spread
 )
 
 // better reports whether a comes before b for a job that needs n units. Devices that would be left
-// without a cpu near them count before the policy. Fewer devices count after it: a job that wants
-// none does not need to be there.
+// without a cpu near them matter more than the policy. The number of devices matters less: a job
+// without devices should leave cpus near devices to others.
 func (p Policy) better(n int, a, b domain) bool {
 	if x, y := a.stranded(n), b.stranded(n); x != y {
 		return x < y

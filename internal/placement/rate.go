@@ -1,48 +1,49 @@
 package placement
 
-// The criteria between sets of devices that answer a want, in this order. The first asks nobody to
-// move.
+// The criteria for comparing sets of devices that answer a want, in this order. The first lets a
+// job keep the devices that it has.
 const (
-	byLost    = iota // devices that are not among those that the job keeps
-	byHolders        // jobs that hold the devices too
-	// 1 where the job's cpus do not fit next to them; of a job that keeps its cpus, devices not
-	// next to those
+	byLost    = iota // devices that the job did not have before
+	byHolders        // other jobs that hold the devices
+	// 1 if the job's cpus do not fit next to the devices; if the job keeps its cpus, the number of
+	// devices that are not next to them
 	byDistance
 	bySockets
 	byNUMANodes
-	byLinks // less the links between them
-	byRoom  // devices left next to them: few when packing, many when spreading
+	byLinks // the number of links between them, negated
+	byRoom  // devices that remain next to them: fewer is better for Pack, more for Spread
 )
 
-// picker chooses devices for the wants of one request. Devices are numbers in the request's list.
+// picker chooses devices for the wants of one request. A device is its number in the request's
+// list.
 type picker struct {
 	*machine
 	items  []item
 	places []place
-	links  [][]int64 // between two devices; nil for one that has none
+	links  [][]int64 // between two devices; nil for a device without links
 	keeps  bool      // the job keeps cpus
 	chosen []int
 
 	calls int // of rate
-	steps int // items of sets that rate has looked at
+	steps int // items of sets that rate has examined
 }
 
-// item is what counts of a device.
+// item holds the properties of a device that matter for the choice.
 type item struct {
-	free    bool // the job can get it, and has not yet
+	free    bool // the job can get it and does not have it yet
 	kept    bool // the job had it before
 	holders int
-	place   int // -1 where no cpu is next to it
+	place   int // -1 if no cpu is next to it
 }
 
 // place is a NUMA node with cpus.
 type place struct {
 	socket  int // the number of the first place of that socket
 	units   int // free cpus, as the request counts them
-	devices int // those that the job can get
+	devices int // those that this job can get
 	kept    bool
 
-	met, socketMet int // the last call of rate that met it
+	met, socketMet int // the last call of rate that counted it
 }
 
 func newPicker(m *machine) *picker {
@@ -87,7 +88,7 @@ func newPicker(m *machine) *picker {
 	return p
 }
 
-// first returns the number that key got first.
+// first returns the number that key was given first.
 func first(numbers map[int]int, key, number int) int {
 	if known, ok := numbers[key]; ok {
 		return known
@@ -96,7 +97,7 @@ func first(numbers map[int]int, key, number int) int {
 	return number
 }
 
-// link notes n links between i and j, which both ends tell of, or one of them.
+// link records n links between i and j. One or both of the two devices report them.
 func (p *picker) link(i, j int, n int64) {
 	for _, end := range [][2]int{{i, j}, {j, i}} {
 		if p.links[end[0]] == nil {
@@ -106,7 +107,7 @@ func (p *picker) link(i, j int, n int64) {
 	}
 }
 
-// rate tells how good a set of devices is. rate is called some thousand times for one job.
+// rate returns the score of a set of devices. It is called some thousand times for one job.
 func (p *picker) rate(set []int) score {
 	p.calls++
 	p.steps += len(set)

@@ -1,7 +1,6 @@
 package placement
 
-// score tells how good a choice is: the first number that differs decides, the smaller one is
-// better.
+// score rates a choice. The first number that differs decides, and the smaller one is better.
 type score [7]int64
 
 func (s *score) before(t *score) bool {
@@ -13,13 +12,13 @@ func (s *score) before(t *score) bool {
 	return false
 }
 
-// mostSteps is how many items of sets rate looks at for one job: some 10 ms.
+// mostSteps is how many items of sets rate examines for one job, which takes some 10 ms.
 const mostSteps = 1_000_000
 
-// search returns k of items, in their order, for which rate gives a small score. A set grows from
-// each item, one item at a time by the best score. search returns the best set that ok accepts, and
-// the first of equals. A step is an item of a set that rate looks at. search returns nil when it
-// finds no set, or when a single set would take more steps.
+// search returns k of items, in their order, with a low score. It grows a set from each item,
+// always adding the item with the best score. It returns the best set that ok accepts, or the first
+// of equally good ones. A step is one item of a set that rate examines. search returns nil if it
+// finds no set, or if even a single set would take more than steps.
 func search(items []int, k, steps int, rate func(set []int) score, ok func(set []int) bool) []int {
 	n := len(items)
 	if k <= 0 || k > n {
@@ -27,7 +26,7 @@ func search(items []int, k, steps int, rate func(set []int) score, ok func(set [
 	}
 	var best []int
 	var least score
-	seeds := min(n, steps/(n*k*k/2+1)) // all, or some at equal distances
+	seeds := min(n, steps/(n*k*k/2+1)) // every item, or some at equal distances
 	for i := range seeds {
 		set := grown(items, k, i*n/seeds, rate)
 		if s := rate(set); (best == nil || s.before(&least)) && ok(set) {
@@ -37,7 +36,7 @@ func search(items []int, k, steps int, rate func(set []int) score, ok func(set [
 	return best
 }
 
-// grown returns k of items, in their order, with the item at first among them.
+// grown returns k of items, in their order, including the one at first.
 func grown(items []int, k, first int, rate func(set []int) score) []int {
 	in := make([]bool, len(items))
 	in[first] = true

@@ -10,28 +10,28 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Want is a number of devices of one kind.
+// Want is a request for a number of devices of one kind.
 type Want struct {
-	Resource string   // "ngpus", or the name of a configured one
-	Vendor   string   // as topology.Device has it; "" is any
-	Models   []string // one of these; none is any. See Matches.
-	// MinMemory and MaxMemory are bytes; 0 is any. They are compared with what the maker calls the
-	// device, see Matches.
+	Resource string   // "ngpus", or the name of a configured resource
+	Vendor   string   // as in topology.Device; "" means any
+	Models   []string // one of these; none means any. See Matches.
+	// MinMemory and MaxMemory are bytes; 0 means no bound. They are compared with the size that the
+	// maker gives the device: see Matches.
 	MinMemory, MaxMemory int64
 	Count                int
 }
 
-// Matches reports whether d is of the kind that w wants.
+// Matches reports whether d is of the kind that w requests.
 //
-// A model is one or more whole words of the device's, in any case: words are what is between
-// spaces, dashes, dots and the like. "A100" and "a100-sxm4" match "NVIDIA A100-SXM4-40GB", "A10"
-// and "A1000" do not.
+// A model is one or more whole words of the device's model, in upper or lower case. Words are
+// separated by spaces, dashes, dots and the like. "A100" and "a100-sxm4" match "NVIDIA
+// A100-SXM4-40GB", but "A10" and "A1000" do not.
 //
-// Memory means the size that the device is sold with, which is more than the driver shows. An 80 GB
+// Memory is the size with which the device is sold, which is more than the driver reports. An 80 GB
 // card has 79.6 GiB, and error correction takes a sixteenth of other memory. The size in the
-// model's name ("40GB", "1g.5gb") counts when it is within an eighth of what the driver shows.
-// Otherwise a device may have up to 8 percent less than asked for. A device whose memory nobody
-// knows matches no bound.
+// model's name ("40GB", "1g.5gb") counts if it is within an eighth of what the driver reports.
+// Otherwise a device may have up to 8 percent less than requested. A device of unknown memory does
+// not satisfy any bound.
 func (w Want) Matches(d topology.Device) bool {
 	if d.Resource != w.Resource || w.Vendor != "" && d.Vendor != w.Vendor {
 		return false
@@ -51,8 +51,8 @@ func (w Want) Matches(d topology.Device) bool {
 
 const gib = 1 << 30
 
-// nominal returns between which sizes what d is sold with is: the same twice when its model tells,
-// and 0 when nobody knows.
+// nominal returns the smallest and the largest size with which d may be sold. They are equal if the
+// model's name contains the size, and 0 if the memory is unknown.
 func nominal(d topology.Device) (least, most int64) {
 	for _, word := range slices.Backward(wordsOf(d.Model)) {
 		number, ok := strings.CutSuffix(word, "gb")
@@ -76,7 +76,7 @@ func wordsOf(model string) []string {
 		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// contains reports whether all of part stands in words in one piece; an empty part does not.
+// contains reports whether part occurs in words without a gap. An empty part does not.
 func contains(words, part []string) bool {
 	for i := range len(words) - len(part) + 1 {
 		if len(part) > 0 && slices.Equal(words[i:i+len(part)], part) {
@@ -86,8 +86,8 @@ func contains(words, part []string) bool {
 	return false
 }
 
-// kind returns what of w is not its resource and count, in the form that jobs ask in:
-// "nvidia:A100,H100:40gb..80gb". The kind is "" when every device of the resource will do.
+// kind returns the part of w other than its resource and count, as jobs write it:
+// "nvidia:A100,H100:40gb..80gb". It returns "" if any device of the resource will do.
 func (w Want) kind() string {
 	fields := []string{w.Vendor, strings.Join(w.Models, ","), ""}
 	switch low, high := size(w.MinMemory), size(w.MaxMemory); {
