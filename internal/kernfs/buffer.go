@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// buffers are what files and directories are read into: most are read whole by one call, and leave
-// no garbage but what their reader keeps.
+// buffers holds memory into which files and directories are read. Usually one call reads a whole
+// file, and only the caller's copy is allocated.
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// firstRead is what is asked of a file at first. The kernel sets aside as much for a file of
-// /proc/sys (proc_sys_call_handler), and makes most others in a page.
+// firstRead is the size of the first read of a file. The kernel allocates that much for a file of
+// /proc/sys (proc_sys_call_handler), and creates most others in one page.
 const firstRead = 4 << 10
 
-// readAll returns the whole of an open file: one read for the text, as a rule, and one for the end.
-// A file that is shown in one piece has ended where a read leaves room.
+// readAll returns the contents of an open file. Usually it needs one read for the text and one for
+// the end. A file that the kernel shows in one piece has ended if a read leaves room.
 func readAll(file io.Reader, onePiece bool) ([]byte, error) {
 	buffer := buffers.Get().(*[32 << 10]byte)
 	defer buffers.Put(buffer)
@@ -31,7 +31,7 @@ func readAll(file io.Reader, onePiece bool) ([]byte, error) {
 			return nil, err
 		}
 		if len(b) == cap(b) {
-			b = slices.Grow(b, len(b)) // the buffer of all stays as it is
+			b = slices.Grow(b, len(b)) // a new array: the shared buffer keeps its size
 		}
 		room = cap(b)
 	}

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is an open directory. Reads through it are of the directory that was opened, even where the
-// name is another's by now. A Dir of /proc/PID is one process, whose files are ENOENT or ESRCH once
-// that was reaped. The directory refers to a struct pid, which no later process gets
-// (proc_pid_lookup). A Dir is for one goroutine at a time.
+// Dir is an open directory. Reads through it refer to the directory that was opened, even if
+// another one has its name by now. A Dir of /proc/PID is one process: once that was reaped, reading
+// its files fails with ENOENT or ESRCH. The directory refers to a struct pid, which no later
+// process gets (proc_pid_lookup). A Dir is for one goroutine at a time.
 type Dir struct {
 	file file
 	path string
 }
 
-// OpenDir opens the directory name. OpenDir fails with ErrUnsupported on a backend in memory, and
-// before Linux 5.6.
+// OpenDir opens the directory name. It fails with ErrUnsupported on a backend in memory, and before
+// Linux 5.6.
 func (f *FS) OpenDir(name string) (*Dir, error) {
 	fd, err := ask(f, "open", name, (*kernel).openDir)
 	if err != nil {
@@ -30,8 +30,8 @@ func (f *FS) OpenDir(name string) (*Dir, error) {
 	return &Dir{file{fd: fd}, f.Path(name)}, nil
 }
 
-// ReadFile returns the whole of a small file of the directory. The name is one part; a symbolic
-// link is ELOOP.
+// ReadFile returns the contents of a small file in the directory. The name has no slashes. A
+// symbolic link is ELOOP.
 func (d *Dir) ReadFile(name string) ([]byte, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	for {
@@ -64,8 +64,8 @@ func (k *kernel) openDir(name string) (int, error) {
 	return fd, err
 }
 
-// Numbers returns the names in the directory name that are numbers, in the order of the kernel.
-// These are the processes in /proc, and the open files in /proc/PID/fd.
+// Numbers returns the numeric names in the directory name, in the kernel's order. These are the
+// processes in /proc, and the open files in /proc/PID/fd.
 func (f *FS) Numbers(name string) ([]int, error) {
 	opened, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {
@@ -90,7 +90,7 @@ func (f *FS) Numbers(name string) ([]int, error) {
 	return list, nil
 }
 
-// numbers goes through a directory without making a string or an entry of each name.
+// numbers reads a directory without creating a string or an entry for each name.
 func (f *file) numbers() ([]int, error) {
 	buffer := buffers.Get().(*[32 << 10]byte)
 	defer buffers.Put(buffer)
@@ -109,14 +109,14 @@ func (f *file) numbers() ([]int, error) {
 	}
 }
 
-// The offsets of the length, two bytes, and of the name in struct linux_dirent64 (getdents64(2)).
-// They are the same on all architectures.
+// Offsets in struct linux_dirent64 (getdents64(2)): that of the length, which has two bytes, and
+// that of the name. They are the same on all architectures.
 const (
 	direntLength = 16
 	direntName   = 19
 )
 
-// appendNumbers adds the names in a buffer of getdents64 that are numbers.
+// appendNumbers appends the numeric names in a buffer of getdents64.
 func appendNumbers(list []int, b []byte) []int {
 	for len(b) > direntName {
 		length := int(binary.NativeEndian.Uint16(b[direntLength:]))
@@ -131,7 +131,7 @@ func appendNumbers(list []int, b []byte) []int {
 	return list
 }
 
-// number parses a name that a NUL ends.
+// number parses a name that ends with a NUL.
 func number(name []byte) (n int, ok bool) {
 	for i, c := range name {
 		switch {

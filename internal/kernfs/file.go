@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is a plain descriptor: the runtime's poller never hears of it.
+// file is a plain descriptor, which the runtime's poller does not know.
 type file struct {
 	fd   int
 	name string
@@ -41,15 +41,14 @@ func (f *file) Write(b []byte) (int, error) {
 		case err != nil:
 			return 0, err
 		case n != len(b):
-			return n, io.ErrShortWrite // a second write would be a second value
+			return n, io.ErrShortWrite // a second write would set a second value
 		default:
 			return n, nil
 		}
 	}
 }
 
-// Close closes the descriptor once; a second call must not hit a number that is someone else's by
-// then.
+// Close closes the descriptor once: by a second call, its number may belong to another file.
 func (f *file) Close() error {
 	if f.fd < 0 {
 		return os.ErrClosed

@@ -1,9 +1,9 @@
 // Package kernfs is the door to the kernel's file systems: /proc, /sys and the cgroup mounts.
 //
-// An FS is a directory that nothing reached through it can leave (openat2 with RESOLVE_BENEATH,
-// Linux 5.6; os.Root before that). Its root is a value, so tests pass a captured tree or the fake
-// kernel of kernfstest. Writes never create: a misspelt file name is ENOENT here as it is on a
-// kernel. Each value is one write(2), as cgroupfs wants it.
+// An FS is a directory, and nothing reached through it can be outside of it (openat2 with
+// RESOLVE_BENEATH, Linux 5.6; os.Root before that). Its root is a value, so tests can pass a
+// captured tree or the fake kernel of kernfstest. Writes never create a file: a misspelt name is
+// ENOENT, as on a kernel. Each value is one write(2), as cgroupfs requires.
 package kernfs
 
 import (
@@ -18,14 +18,13 @@ import (
 	"syscall"
 )
 
-// Backend is what carries an FS: the kernel (Open) or the fake one (kernfstest). Names are clean,
-// relative and slash separated; "." is the root. Errors wrap the errno.
+// Backend implements an FS: the kernel (Open) or the fake one (kernfstest). Names are clean,
+// relative and separated by slashes; "." is the root. Errors wrap the errno.
 type Backend interface {
-	// OpenFile opens an existing file or directory; flag is one of os.O_RDONLY, os.O_WRONLY,
-	// os.O_RDWR.
+	// OpenFile opens an existing file or directory. flag is os.O_RDONLY, os.O_WRONLY or os.O_RDWR.
 	OpenFile(name string, flag int) (File, error)
 	Mkdir(name string, perm fs.FileMode) error
-	// Rmdir removes a directory as rmdir(2) does; on cgroupfs its interface files go with it.
+	// Rmdir removes a directory as rmdir(2) does. On cgroupfs that includes its interface files.
 	Rmdir(name string) error
 }
 
@@ -33,8 +32,8 @@ type Backend interface {
 type File interface {
 	io.ReadWriteCloser
 	ReadDir(n int) ([]fs.DirEntry, error)
-	// Fd returns the descriptor, for fstat, flock and event registration. The descriptor stays the
-	// file's own. In memory it may be that of a closed file.
+	// Fd returns the descriptor, for fstat, flock and event registration. The file still owns it.
+	// On a backend in memory it may be that of a closed file.
 	Fd() uintptr
 }
 
@@ -42,14 +41,14 @@ type File interface {
 // concurrent use.
 type FS struct {
 	backend Backend
-	dir     string // below the backend's root; "." for the root itself
-	path    string // what to call it in errors and for Path
+	dir     string // relative to the backend's root; "." is the root itself
+	path    string // its path in errors and in Path
 }
 
-// New returns the root of b; path is its absolute path where it has one.
+// New returns the root of b. path is its absolute path, if it has one.
 func New(b Backend, path string) *FS { return &FS{backend: b, dir: ".", path: path} }
 
-// Roots are the doors a program gets: the real ones in main, others in tests.
+// Roots are the file systems of a program: the real ones in main, others in tests.
 type Roots struct {
 	Proc   *FS // /proc
 	Sys    *FS // /sys
@@ -72,7 +71,7 @@ func OpenRoots() (Roots, error) {
 	return r, nil
 }
 
-// Sub returns the directory name below f; it need not exist. Sub fails when name leaves f.
+// Sub returns the directory name below f, which need not exist. It fails if name is outside of f.
 func (f *FS) Sub(name string) (*FS, error) {
 	dir, err := f.clean(name)
 	if err != nil {
@@ -81,16 +80,16 @@ func (f *FS) Sub(name string) (*FS, error) {
 	return &FS{backend: f.backend, dir: dir, path: path.Join(f.path, name)}, nil
 }
 
-// Path returns the absolute path of name, for the few system calls that need one. Path opens
-// nothing.
+// Path returns the absolute path of name, for the few system calls that need one. It opens nothing.
 func (f *FS) Path(name string) string { return path.Join(f.path, name) }
 
-// clean returns name below the backend's root. A name that may leave f is EXDEV, as openat2 has it.
+// clean returns name relative to the backend's root. A name that could be outside of f is EXDEV, as
+// with openat2.
 func (f *FS) clean(name string) (string, error) {
 	if path.IsAbs(name) || strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..") {
 		return "", fmt.Errorf("leaves %s: %w", f.path, syscall.EXDEV)
 	}
-	switch name = path.Clean(name); { // path.Join, which makes a new name in any case
+	switch name = path.Clean(name); { // path.Join would always create a new string
 	case f.dir == ".":
 		return name, nil
 	case name == ".":
@@ -99,8 +98,8 @@ func (f *FS) clean(name string) (string, error) {
 	return f.dir + "/" + name, nil
 }
 
-// ask has f's backend do op to name, if it is a B: else it fails with ErrUnsupported. Errors name
-// op and the path.
+// ask makes f's backend carry out op on name if it implements B, otherwise it fails with
+// ErrUnsupported. Errors name op and the path.
 func ask[B, T any](f *FS, op, name string, do func(b B, at string) (T, error)) (answer T, err error) {
 	at, err := f.clean(name)
 	if err != nil {
@@ -116,22 +115,22 @@ func ask[B, T any](f *FS, op, name string, do func(b B, at string) (T, error)) (
 	return answer, err
 }
 
-// change is ask for what has no answer.
+// change is ask for an operation without a result.
 func change[B any](f *FS, op, name string, do func(b B, at string) error) error {
 	_, err := ask(f, op, name, func(b B, at string) (struct{}, error) { return struct{}{}, do(b, at) })
 	return err
 }
 
-// OpenFile opens name without creating it; flag is one of os.O_RDONLY, os.O_WRONLY, os.O_RDWR.
+// OpenFile opens name without creating it. flag is os.O_RDONLY, os.O_WRONLY or os.O_RDWR.
 func (f *FS) OpenFile(name string, flag int) (File, error) {
 	return ask(f, "open", name, func(b Backend, at string) (File, error) { return b.OpenFile(at, flag) })
 }
 
-// ReadFile returns the whole of a small file.
+// ReadFile returns the contents of a small file.
 func (f *FS) ReadFile(name string) ([]byte, error) { return f.read(name, false) }
 
-// ReadValue is ReadFile for an attribute of cgroupfs or sysfs. The kernel shows each of these in
-// one piece (kernfs.h, seq_show), but for lists of processes. So no read asks for the end.
+// ReadValue is ReadFile for an attribute of cgroupfs or sysfs. The kernel shows these in one piece
+// (kernfs.h, seq_show), except lists of processes. So no second read looks for the end.
 func (f *FS) ReadValue(name string) ([]byte, error) { return f.read(name, true) }
 
 func (f *FS) read(name string, onePiece bool) ([]byte, error) {
@@ -147,7 +146,7 @@ func (f *FS) read(name string, onePiece bool) ([]byte, error) {
 	return b, nil
 }
 
-// WriteError is a value that the kernel did not take.
+// WriteError means that the kernel refused a value.
 type WriteError struct {
 	File  string // absolute path
 	Value string
@@ -157,9 +156,9 @@ type WriteError struct {
 func (e *WriteError) Error() string { return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err) }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// Write writes value to the existing file name with one write(2). An empty list is written as "\n".
-// Write fails with a *WriteError. An empty value is EINVAL, as the kernel takes a write of nothing
-// and the file never sees it.
+// Write writes value to the existing file name with one write(2), and fails with a *WriteError.
+// Write an empty list as "\n". An empty value is EINVAL: the kernel would accept it without passing
+// it to the file.
 func (f *FS) Write(name, value string) error {
 	w := f.Writer(name)
 	err := w.Write(value)
@@ -169,18 +168,18 @@ func (f *FS) Write(name, value string) error {
 	return err
 }
 
-// Writer is an existing file that values are written to, one after another. A Writer is for one
-// goroutine at a time and has to be closed.
+// Writer writes values to an existing file, one after another. It must be closed, and is for one
+// goroutine at a time.
 type Writer struct {
 	fs   *FS
 	name string
 	file File // nil until the first value
 }
 
-// Writer returns the file name, which it opens when the first value is written.
+// Writer returns a writer for the file name. The first Write opens the file.
 func (f *FS) Writer(name string) *Writer { return &Writer{fs: f, name: name} }
 
-// Write is FS.Write. A file that was removed after the first value is ENODEV.
+// Write is FS.Write. If the file was removed after the first value, the error is ENODEV.
 func (w *Writer) Write(value string) error {
 	if value == "" {
 		return &WriteError{File: w.fs.Path(w.name), Err: syscall.EINVAL}
@@ -212,7 +211,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// Mkdir makes the directory name, 0755. Its parent has to exist.
+// Mkdir creates the directory name with mode 0755. Its parent must exist.
 func (f *FS) Mkdir(name string) error {
 	return change(f, "mkdir", name, func(b Backend, at string) error { return b.Mkdir(at, 0o755) })
 }
@@ -233,7 +232,7 @@ func (f *FS) Dirs(name string) ([]string, error) {
 	return dirs, err
 }
 
-// Names returns the names in the directory name, in the order of the kernel.
+// Names returns the names in the directory name, in the kernel's order.
 func (f *FS) Names(name string) ([]string, error) {
 	entries, err := f.entries(name)
 	if err != nil {
@@ -259,12 +258,12 @@ func (f *FS) entries(name string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// absences are the errors that say that a name is not there, or that no such name can be.
+// absences are the errors which mean that a name does not exist, or cannot exist.
 var absences = []error{fs.ErrNotExist, syscall.ENOTDIR, syscall.ENODEV, syscall.EXDEV, syscall.ELOOP,
 	syscall.ENAMETOOLONG}
 
-// Exists reports whether name is there. A name that cannot be opened for another reason is there.
-// Its absence has consequences, and a process that is out of descriptors has not seen any.
+// Exists reports whether name exists. It also returns true if name cannot be opened for another
+// reason, such as a lack of descriptors. Callers act on an absence, so it must be certain.
 func (f *FS) Exists(name string) bool {
 	file, err := f.OpenFile(name, os.O_RDONLY)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxID bounds what a list may name; the kernel's NR_CPUS is 8192 at most on x86.
+// maxID bounds the numbers in a list. The kernel's NR_CPUS is at most 8192 on x86.
 const maxID = 1 << 16
 
 // IDSet is a set of small numbers: cpus or NUMA nodes. The zero value is empty. An IDSet is a
@@ -17,7 +17,7 @@ type IDSet struct {
 	words []uint64 // no zero words at the end, so equal sets have equal words
 }
 
-// IDs returns the set of ids; it panics on a negative one.
+// IDs returns the set of ids. It panics if one is negative.
 func IDs(ids ...int) IDSet {
 	var s IDSet
 	for _, id := range ids {
@@ -50,8 +50,8 @@ func ParseIDSet(text string) (IDSet, error) {
 	return s, nil
 }
 
-// IDSet reads a file in the list format. Lists of /sys/devices are no attributes that are shown in
-// one piece (bin_attribute).
+// IDSet reads a file in the list format. The kernel does not show lists of /sys/devices in one
+// piece (bin_attribute).
 func (f *FS) IDSet(name string) (IDSet, error) {
 	b, err := f.ReadFile(name)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s IDSet) Has(id int) bool {
 	return id >= 0 && id/64 < len(s.words) && s.words[id/64]&(1<<(id%64)) != 0
 }
 
-// Len returns how many ids s holds.
+// Len returns the number of ids in s.
 func (s IDSet) Len() int {
 	n := 0
 	for _, w := range s.words {
@@ -85,10 +85,10 @@ func (s IDSet) Len() int {
 	return n
 }
 
-// IsEmpty reports whether s holds nothing.
+// IsEmpty reports whether s is empty.
 func (s IDSet) IsEmpty() bool { return len(s.words) == 0 }
 
-// Equal reports whether s and t hold the same ids.
+// Equal reports whether s and t contain the same ids.
 func (s IDSet) Equal(t IDSet) bool { return slices.Equal(s.words, t.words) }
 
 // List returns the ids in ascending order.
@@ -129,7 +129,7 @@ func (s IDSet) merge(t IDSet, op func(a, b uint64) uint64) IDSet {
 	return IDSet{words: words[:last]}
 }
 
-// String returns s in the kernel's list format; "" for the empty set.
+// String returns s in the kernel's list format, "" for the empty set.
 func (s IDSet) String() string {
 	var b strings.Builder
 	ids := s.List()

@@ -20,11 +20,12 @@ func Open(path string) (*FS, error) {
 	return New(k, path), nil
 }
 
-// kernel opens below a directory with openat2. The call is one however deep the name, where os.Root
-// takes one for each part of it. No file is offered to the runtime's poller unless it is watched.
+// kernel opens files below a directory with openat2. That takes one call however deep the name is;
+// os.Root takes one for each part of the name. Only files that are watched are added to the
+// runtime's poller.
 type kernel struct {
 	root *os.Root
-	dir  *os.File // kept: its descriptor anchors openat2
+	dir  *os.File // stays open: its descriptor is the starting point of openat2
 	old  atomic.Bool
 }
 
@@ -57,7 +58,7 @@ func (k *kernel) Rmdir(name string) error {
 	return k.inParent(name, func(fd int, base string) error { return unix.Unlinkat(fd, base, unix.AT_REMOVEDIR) })
 }
 
-// inParent calls do with an open directory and the name in it.
+// inParent calls do with the opened parent directory of name, and the last part of name.
 func (k *kernel) inParent(name string, do func(fd int, base string) error) error {
 	defer runtime.KeepAlive(k)
 	i := strings.LastIndexByte(name, '/')
@@ -72,7 +73,7 @@ func (k *kernel) inParent(name string, do func(fd int, base string) error) error
 	return uninterrupted(func() error { return do(fd, name[i+1:]) })
 }
 
-// uninterrupted repeats a call that a signal, such as the runtime's, has interrupted.
+// uninterrupted repeats a call that was interrupted by a signal, such as one of the runtime's.
 func uninterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -81,11 +82,11 @@ func uninterrupted(call func() error) error {
 	}
 }
 
-// open returns a descriptor of name, which stays below k.
+// open returns a descriptor of name, which cannot be outside of k.
 func (k *kernel) open(name string, flags int) (int, error) {
 	// k.dir must not be finalized, and its descriptor reused, between Fd and the system call.
 	defer runtime.KeepAlive(k)
-	// No magic links: /proc/PID/root and its like lead out of any directory.
+	// No magic links: /proc/PID/root and similar links lead out of any directory.
 	how := unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	for !k.old.Load() {
@@ -103,7 +104,7 @@ func (k *kernel) open(name string, flags int) (int, error) {
 	return k.openOld(name, flags)
 }
 
-// openOld is open for kernels before 5.6: os.Root walks the name itself.
+// openOld is open for kernels before 5.6, where os.Root resolves the name itself.
 func (k *kernel) openOld(name string, flags int) (int, error) {
 	f, err := k.root.OpenFile(name, flags&^unix.O_PATH, 0)
 	if err != nil {
@@ -120,13 +121,13 @@ func (k *kernel) openOld(name string, flags int) (int, error) {
 	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// leavesRoot gives os.Root's refusal the errno that openat2 has for it.
+// leavesRoot gives os.Root's refusal the errno that openat2 would return.
 type leavesRoot struct{ error }
 
 func (leavesRoot) Unwrap() error { return unix.EXDEV }
 
-// refused reports whether openat2 itself is forbidden (seccomp of old container runtimes answers
-// EPERM to it).
+// refused reports whether openat2 itself is forbidden: the seccomp filters of old container
+// runtimes answer it with EPERM.
 func (k *kernel) refused() bool {
 	fd, err := unix.Openat2(int(k.dir.Fd()), ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err == nil {

@@ -7,22 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readlink returns what the symbolic link name says, and follows nothing: "socket:[4711]" of a
-// descriptor in /proc/PID/fd. A backend in memory is ErrUnsupported.
+// Readlink returns the target of the symbolic link name and does not follow it: "socket:[4711]" for
+// a descriptor in /proc/PID/fd. On a backend in memory it fails with ErrUnsupported.
 func (f *FS) Readlink(name string) (string, error) {
 	return ask(f, "readlink", name, (*kernel).readlink)
 }
 
-// FileID tells a file from all others of this kernel. The zero value is no file's.
+// FileID distinguishes a file from all others of this kernel. The zero value belongs to no file.
 type FileID struct{ Device, Inode uint64 }
 
-// Executable returns which file the process pid executes (proc_pid_exe(5)), which no name proves.
-// Executable asks no file system, which may hang. A backend in memory is ErrUnsupported.
+// Executable returns the file that the process pid executes (proc_pid_exe(5)), which a name could
+// not prove. It does not ask the file system, which might hang. On a backend in memory it fails
+// with ErrUnsupported.
 func (f *FS) Executable(pid int) (FileID, error) {
 	return ask(f, "stat", strconv.Itoa(pid)+"/exe", (*kernel).executable)
 }
 
-// FileOf returns which file has the path, symbolic links followed.
+// FileOf returns the file at the path and follows symbolic links.
 func FileOf(path string) (FileID, error) {
 	id, err := statx(unix.AT_FDCWD, path)
 	if err != nil {
@@ -31,7 +32,8 @@ func FileOf(path string) (FileID, error) {
 	return id, nil
 }
 
-// statx asks for nothing that a file system would have to find out: a user's may not answer.
+// statx requests only what the kernel knows without asking the file system: a user's file system
+// may not answer.
 func statx(dir int, name string) (FileID, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(dir, name, unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &st); err != nil {

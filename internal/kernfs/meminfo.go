@@ -8,12 +8,13 @@ import (
 	"strconv"
 )
 
-// Meminfo returns the values of keys in bytes, from "MemTotal: 24684084 kB" (proc_meminfo(5)) or
-// "Node 0 MemTotal: 4024524 kB" (a NUMA node's meminfo). A key that the kernel does not have is not
-// in the result. Other keys are not read. Meminfo fails on a value of another form.
+// Meminfo returns the values of keys in bytes, from lines such as "MemTotal: 24684084 kB"
+// (proc_meminfo(5)) or "Node 0 MemTotal: 4024524 kB" (a NUMA node's meminfo). A key that the kernel
+// does not have is missing in the result. Other keys are not read. Meminfo fails on a value of
+// another form.
 //
-// procfs fails as a whole at a line of another unit (meminfo.go:250). It has no KReclaimable, and
-// it does not read a NUMA node's file.
+// The library procfs rejects the whole file if one line has another unit (meminfo.go:250). It has
+// no KReclaimable, and it does not read a NUMA node's file.
 func (f *FS) Meminfo(file string, keys ...string) (map[string]int64, error) {
 	text, err := f.ReadFile(file)
 	if err != nil {
@@ -26,7 +27,7 @@ func (f *FS) Meminfo(file string, keys ...string) (map[string]int64, error) {
 	return values, nil
 }
 
-// parseMeminfo returns the line that it does not understand, else nil.
+// parseMeminfo also returns the line that it does not understand, or nil.
 func parseMeminfo(text []byte, keys []string) (values map[string]int64, bad []byte) {
 	values = make(map[string]int64, len(keys))
 	for line := range bytes.Lines(text) {

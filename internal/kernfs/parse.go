@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ParseError is a kernel file with a text that its reader does not understand.
+// ParseError means that a kernel file has contents which its reader does not understand.
 type ParseError struct {
 	File string
 	Text string // empty when Err quotes it
@@ -22,7 +22,7 @@ func (e *ParseError) Error() string {
 }
 func (e *ParseError) Unwrap() error { return e.Err }
 
-// Uint reads a file that holds one number.
+// Uint reads a file that contains one number.
 func (f *FS) Uint(name string) (uint64, error) {
 	b, err := f.ReadValue(name)
 	if err != nil {
@@ -36,8 +36,8 @@ func (f *FS) Uint(name string) (uint64, error) {
 	return n, nil
 }
 
-// Keyed reads a flat-keyed file ("oom_kill 3", one pair a line), such as memory.stat or
-// cgroup.events.
+// Keyed reads a flat-keyed file, such as memory.stat or cgroup.events, with one pair per line:
+// "oom_kill 3".
 func (f *FS) Keyed(name string) (map[string]uint64, error) {
 	b, err := f.ReadValue(name)
 	if err != nil {
@@ -50,8 +50,8 @@ func (f *FS) Keyed(name string) (map[string]uint64, error) {
 	return m, nil
 }
 
-// ParseKeyed parses a flat-keyed text. Kernels add keys; lines that do not end in one unsigned
-// number are an error.
+// ParseKeyed parses a flat-keyed text. Unknown keys are fine, because kernels add some. A line that
+// does not end in one unsigned number is an error.
 func ParseKeyed(b []byte) (map[string]uint64, error) {
 	m := make(map[string]uint64, bytes.Count(b, []byte{'\n'})+1)
 	for line := range bytes.Lines(b) {

@@ -11,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader is a file that is read again and again and stays open in between. The file is one that the
-// kernel shows in one piece, such as /proc/stat or an attribute of cgroupfs. The text is made anew
-// when it is read from the beginning (seq_file.rst).
-// The file is closed when nobody has it any more. A Reader is safe for concurrent use.
+// Reader is a file that stays open because it is read repeatedly. The kernel must show it in one
+// piece, as /proc/stat and attributes of cgroupfs. It then creates the text anew at each read from
+// the beginning (seq_file.rst). A Reader that is no longer referenced closes its file. A Reader is
+// safe for concurrent use.
 type Reader struct {
 	fs   *FS
 	name string
 
-	mu   sync.Mutex // held for a whole text: another reader's would be made in between
+	mu   sync.Mutex // held for a whole text: another read from the beginning would replace it
 	file *os.File   // nil until it is read; it owns the descriptor
 }
 
-// Reader returns the reader of the file name, which it does not open yet.
+// Reader returns a reader of the file name. It does not open the file yet.
 func (f *FS) Reader(name string) *Reader { return &Reader{fs: f, name: name} }
 
-// ReadFile returns the whole of the file as it is now. ReadFile fails as FS.ReadFile does.
+// ReadFile returns the current contents of the file. It fails as FS.ReadFile does.
 func (r *Reader) ReadFile() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,9 +44,9 @@ func (r *Reader) ReadFile() ([]byte, error) {
 	return b, nil
 }
 
-// View calls see with the whole of the file as it is now, and returns its error. The text is valid
-// during the call. A file of the usual size is read without garbage. View fails as FS.ReadFile
-// does.
+// View calls see with the current contents of the file, and returns its error. The text is only
+// valid during the call. Reading a file of the usual size leaves no garbage. View fails as
+// FS.ReadFile does.
 func (r *Reader) View(see func(text []byte) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *Reader) View(see func(text []byte) error) error {
 }
 
 // open opens the file if it is not open. inMemory is true for a file of a backend in memory, which
-// is opened for each reading. The caller holds mu.
+// must be opened for each read. The caller holds mu.
 func (r *Reader) open() (inMemory bool, err error) {
 	if r.file != nil {
 		return false, nil
@@ -121,7 +121,7 @@ func (r *fromStart) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read is Read but for the end of the file, which is 0 bytes.
+// read is Read, except that it returns 0 and no error at the end of the file.
 func (r *fromStart) read(b []byte) (int, error) {
 	for {
 		n, err := unix.Pread(int(r.file.Fd()), b, r.at)

@@ -11,33 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch is an open file whose changes the kernel announces: cgroup.events, memory.events,
-// pids.events and their like. Read, decide, Wait, and again: no change between the two is missed. A
-// Watch is for one goroutine at a time.
+// Watch is an open file whose changes the kernel announces, such as cgroup.events, memory.events
+// and pids.events. A loop of Read, decision and Wait misses no change. A Watch is for one goroutine
+// at a time.
 type Watch interface {
-	// Read returns the whole of the file as it is now; ENODEV once its cgroup is gone.
+	// Read returns the current contents of the file. It fails with ENODEV once the cgroup is gone.
 	Read() ([]byte, error)
-	// Wait returns nil when the file may have changed since the last Read, and ctx's error when ctx
-	// ends first. When the cgroup is removed, a Wait that has begun sleeps on; one that begins
-	// later returns at once.
+	// Wait returns nil when the file may have changed since the last Read, or ctx's error if ctx
+	// ends first. If the cgroup is removed, a Wait that has begun continues to sleep. One that
+	// begins later returns at once.
 	Wait(ctx context.Context) error
 	Close() error
 }
 
-// WatchBackend is what a Backend adds when its files announce changes. Errors wrap the errno.
+// WatchBackend is implemented by a Backend whose files announce changes. Errors wrap the errno.
 type WatchBackend interface {
 	Watch(name string) (Watch, error)
 }
 
-// Watch opens name to wait for its changes. A file that announces none may be watched and never
-// wakes; a file system that cannot announce any is ErrUnsupported.
+// Watch opens name to wait for its changes. A file that announces none may be watched, but never
+// wakes. If the file system cannot announce any, the error is ErrUnsupported.
 func (f *FS) Watch(name string) (Watch, error) {
 	return ask(f, "watch", name, WatchBackend.Watch)
 }
 
-// Watch offers the file to the runtime's poller, so that no thread sleeps for it. The poller asks
-// epoll for reading and writing only, edge triggered; the kernel's notice (EPOLLERR with EPOLLPRI,
-// kernfs_generic_poll) is an edge as well.
+// Watch adds the file to the runtime's poller, so that no thread sleeps for it. The poller only
+// requests reading and writing from epoll, edge triggered. The kernel's notification (EPOLLERR with
+// EPOLLPRI, kernfs_generic_poll) is an edge as well.
 func (k *kernel) Watch(name string) (Watch, error) {
 	fd, err := k.open(name, os.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *watch) Wait(ctx context.Context) error {
 	return err
 }
 
-// changed asks the file itself, since the poller's first edge says only that the file is there.
+// changed asks the file itself, because the poller's first edge only means that the file was added.
 func changed(fd uintptr) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
 	n, err := unix.Poll(p, 0)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported is a thing that this kernel, or this backend, cannot do.
+// ErrUnsupported means that this kernel, or this backend, cannot do something.
 var ErrUnsupported = errors.ErrUnsupported
 
-// XattrBackend is what a Backend adds when its directories carry extended attributes. Errors wrap
+// XattrBackend is implemented by a Backend whose directories have extended attributes. Errors wrap
 // the errno.
 type XattrBackend interface {
 	Xattr(name, attr string) ([]byte, error)
@@ -19,14 +19,15 @@ type XattrBackend interface {
 }
 
 // Xattr returns the extended attribute attr of name, such as "trusted.job" of a cgroup directory.
-// An attribute that is not set is ENODATA; a backend without attributes is ErrUnsupported.
+// If the attribute is not set, the error is ENODATA. If the backend has no attributes, it is
+// ErrUnsupported.
 func (f *FS) Xattr(name, attr string) ([]byte, error) {
 	return ask(f, "getxattr "+attr, name, func(b XattrBackend, at string) ([]byte, error) { return b.Xattr(at, attr) })
 }
 
-// SetXattr sets the extended attribute attr of name to value, whether or not it was set. The kernel
-// keeps attributes of cgroup directories in memory, as long as the directory lives; trusted.* needs
-// CAP_SYS_ADMIN.
+// SetXattr sets the extended attribute attr of name to value, whether or not it exists. The kernel
+// stores attributes of cgroup directories in memory until the directory is removed. trusted.*
+// requires CAP_SYS_ADMIN.
 func (f *FS) SetXattr(name, attr string, value []byte) error {
 	return change(f, "setxattr "+attr, name, func(b XattrBackend, at string) error {
 		return b.SetXattr(at, attr, value)

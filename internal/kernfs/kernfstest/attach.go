@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storeProcs is cgroup.procs: one process id, 0 for the writer itself (cgroup_procs_write_start).
+// storeProcs is cgroup.procs. It takes one process id; 0 means the writer itself
+// (cgroup_procs_write_start).
 func storeProcs(g *cgroup, v string) error {
 	pid, err := number(v)
 	if err != nil || pid < 0 || pid > math.MaxInt32 {
@@ -22,7 +23,7 @@ func storeProcs(g *cgroup, v string) error {
 	return g.migrate(p)
 }
 
-// migrate moves p into g. A dying task is passed over (cgroup_migrate_add_task), which is no error.
+// migrate moves p into g. It skips a dying task without an error (cgroup_migrate_add_task).
 func (g *cgroup) migrate(p *process) error {
 	if g.h.v2 && g.parent != nil && len(g.subtree) > 0 {
 		return unix.EBUSY // cgroup_migrate_vet_dst: no internal processes
@@ -38,6 +39,6 @@ func (g *cgroup) migrate(p *process) error {
 	p.in[g.h] = g
 	g.procs[p.pid] = p
 	g.pidsChanged()
-	g.h.k.settle(p) // out of the freezer, perhaps
+	g.h.k.settle(p) // it may have left the freezer
 	return nil
 }

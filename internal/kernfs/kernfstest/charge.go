@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// charge is try_charge: it returns false when p did not get all of it.
+// charge is try_charge. It returns false if p did not get all n bytes.
 func (k *Kernel) charge(p *process, g *cgroup, n int64, add func(int64)) (killed []int, ok bool) {
 	for n > 0 {
 		over, free, memsw := g.tightest()
@@ -28,8 +28,8 @@ func (k *Kernel) charge(p *process, g *cgroup, n int64, add func(int64)) (killed
 	return killed, true
 }
 
-// tightest returns the ancestor with the least room, and whether it is v1's memory+swap that is
-// short there, which the kernel tries first.
+// tightest returns the ancestor with the least room. memsw reports whether v1's memory+swap is the
+// limit there, which the kernel tries first.
 func (g *cgroup) tightest() (over *cgroup, free int64, memsw bool) {
 	free = unlimited
 	for a := range g.up {
@@ -43,7 +43,7 @@ func (g *cgroup) tightest() (over *cgroup, free int64, memsw bool) {
 	return over, max(free, 0), memsw
 }
 
-// grown notes new peaks, and memory.high where it is passed.
+// grown records new peaks, and reclaims where memory.high is exceeded.
 func (g *cgroup) grown() {
 	for a := range g.up {
 		a.mem.peak = max(a.mem.peak, a.ram())
@@ -57,8 +57,8 @@ func (g *cgroup) grown() {
 	}
 }
 
-// hit counts a charge that a limit refused. page_counter_try_charge counts a failcnt for the memory
-// counter of v1 alone (Linux 6.18).
+// hit counts a charge that a limit refused. page_counter_try_charge only counts a failcnt for v1's
+// memory counter (Linux 6.18).
 func (g *cgroup) hit(memsw bool) {
 	if !memsw {
 		g.mem.failcnt++
@@ -66,7 +66,7 @@ func (g *cgroup) hit(memsw bool) {
 	g.count(func(e *events) *int64 { return &e.max })
 }
 
-// count is memcg_memory_event: v2 counts an event in every ancestor too, v1 only where it happens.
+// count is memcg_memory_event. v2 also counts an event in every ancestor, v1 only where it happens.
 func (g *cgroup) count(which func(*events) *int64) {
 	for a := range g.up {
 		*which(&a.mem.events)++
@@ -76,8 +76,8 @@ func (g *cgroup) count(which func(*events) *int64) {
 	}
 }
 
-// reclaim takes up to n bytes of page cache from g and below, then moves anonymous memory to swap,
-// and returns how much.
+// reclaim frees up to n bytes: page cache of g and below, then, if swap is true, anonymous memory
+// that moves to swap. It returns how much it freed.
 func (g *cgroup) reclaim(n int64, swap bool) (freed int64) {
 	for d := range g.down {
 		m := min(n-freed, d.mem.file)

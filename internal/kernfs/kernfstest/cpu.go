@@ -11,7 +11,7 @@ import (
 
 const userHZ = 100
 
-// Burn makes pid use cpu time in user mode. A frozen process uses none.
+// Burn makes pid use cpu time in user mode, unless it is frozen.
 func (k *Kernel) Burn(pid int, d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,14 +40,14 @@ const (
 	noQuota    = -1
 )
 
-// bandwidth is the quota (noQuota for none) and period of g in usec.
+// bandwidth returns the quota (noQuota for none) and the period of g in microseconds.
 func (g *cgroup) bandwidth() (quota, period int64) {
 	return g.value(quotaFile, noQuota), g.value(periodFile, 100000)
 }
 
-// setBandwidth is tg_set_cfs_bandwidth: a millisecond at least, a period of a second at most. On v1
-// a group may not have a greater part of the time than its parent (tg_cfs_schedulable_down). On v2
-// the smaller of the two counts.
+// setBandwidth is tg_set_cfs_bandwidth: both are at least a millisecond, and the period at most a
+// second. On v1 a group's share of the time cannot exceed its parent's (tg_cfs_schedulable_down).
+// On v2 the smaller share counts.
 func (g *cgroup) setBandwidth(quota, period int64) error {
 	if g.parent == nil {
 		return unix.EINVAL
@@ -66,8 +66,8 @@ func (g *cgroup) setBandwidth(quota, period int64) error {
 	return nil
 }
 
-// schedulable reports whether no group at or below g has more than its parent's share (-1: no quota
-// above).
+// schedulable reports whether no group at or below g has a larger share than its parent. above is
+// the parent's share; -1 means no quota.
 func (g *cgroup) schedulable(above float64) bool {
 	if quota, period := g.bandwidth(); quota != noQuota {
 		ratio := float64(quota) / float64(period)
@@ -99,7 +99,7 @@ var cpuV1 = []knob{
 			return err
 		}
 		_, period := g.bandwidth()
-		return g.setBandwidth(max(n, noQuota), period) // any negative number is none
+		return g.setBandwidth(max(n, noQuota), period) // any negative number means no quota
 	}},
 	{name: "cpu.shares", show: func(g *cgroup) string { return line(g.value("cpu.shares", 1024)) }, store: storeShares},
 	always("cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"),
@@ -115,7 +115,8 @@ func showPeriod(g *cgroup) string {
 	return line(period)
 }
 
-// storeShares is sched_group_set_shares: clamped to 2..262144; the root's cannot be set.
+// storeShares is sched_group_set_shares. It clamps the value to 2..262144; the root's value cannot
+// be set.
 func storeShares(g *cgroup, v string) error {
 	n, err := number(v)
 	if err != nil || n < 0 || g.parent == nil {
@@ -138,7 +139,8 @@ func showCPUMax(g *cgroup) string {
 	return fmt.Sprintf("%d %d\n", quota, period)
 }
 
-// storeCPUMax is cpu_max_write: "QUOTA" or "QUOTA PERIOD"; the period stays when it is left out.
+// storeCPUMax is cpu_max_write. It takes "QUOTA" or "QUOTA PERIOD"; without PERIOD the period is
+// unchanged.
 func storeCPUMax(g *cgroup, v string) error {
 	words := strings.Fields(v)
 	if len(words) < 1 || len(words) > 2 {

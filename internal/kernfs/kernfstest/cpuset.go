@@ -17,11 +17,11 @@ func newCpuset(g *cgroup) cpuset {
 	return cpuset{cpus: m.online(), mems: m.nodes()}
 }
 
-// resource is one of the two halves of a cpuset.
+// resource is one half of a cpuset: cpus or mems.
 type resource struct {
 	of       func(*cgroup) *kernfs.IDSet
 	possible func(Machine) kernfs.IDSet
-	absent   unix.Errno // for a number that is not possible
+	absent   unix.Errno // for a number that does not exist
 }
 
 var (
@@ -39,8 +39,9 @@ var (
 
 func (r resource) show(g *cgroup) string { return r.of(g).String() + "\n" }
 
-// effective is the set that the tasks of g may use. On v1 the file has it. On v2 it is the file's
-// set within the parent's effective set, and the parent's where nothing of that is left.
+// effective returns the set that the tasks of g may use. On v1 that is the file's set. On v2 it is
+// the intersection of the file's set and the parent's effective set, or the latter if that is
+// empty.
 func (r resource) effective(g *cgroup) kernfs.IDSet {
 	if !g.h.v2 || g.parent == nil {
 		return *r.of(g)
@@ -87,20 +88,19 @@ func (r resource) parse(g *cgroup, v string) (kernfs.IDSet, error) {
 func (r resource) validate(g *cgroup, s kernfs.IDSet) error {
 	for _, c := range g.children {
 		if !g.h.v2 && !r.of(c).Minus(s).IsEmpty() {
-			return unix.EBUSY // a child has what would go
+			return unix.EBUSY // a child has something that would be removed
 		}
 	}
 	if !g.h.v2 && !s.Minus(*r.of(g.parent)).IsEmpty() {
 		return unix.EACCES // not a subset of the parent
 	}
 	if s.IsEmpty() && !r.of(g).IsEmpty() && g.populated() {
-		return unix.ENOSPC // one with tasks cannot become empty; v2 too, in Linux 6.18
+		return unix.ENOSPC // a cpuset with tasks cannot become empty, in Linux 6.18 not even on v2
 	}
 	return nil
 }
 
-// cpusetMayAttach is cpuset_can_attach: a v1 cpuset has to have cpus and nodes before it takes a
-// task.
+// cpusetMayAttach is cpuset_can_attach. A v1 cpuset needs cpus and nodes before it accepts a task.
 func (g *cgroup) cpusetMayAttach() error {
 	if !g.h.v2 && g.has("cpuset") && (g.cpuset.cpus.IsEmpty() || g.cpuset.mems.IsEmpty()) {
 		return unix.ENOSPC
@@ -110,7 +110,7 @@ func (g *cgroup) cpusetMayAttach() error {
 
 const spreadPage = "cpuset.memory_spread_page"
 
-// inheritCpuset is cpuset_css_online: a new v1 cpuset has its parent's flag to spread.
+// inheritCpuset is cpuset_css_online. A new v1 cpuset inherits its parent's spread flags.
 func (g *cgroup) inheritCpuset() {
 	if on, set := g.parent.values[spreadPage]; set {
 		g.values[spreadPage] = on

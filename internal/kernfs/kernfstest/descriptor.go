@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity is a real file in memory that stands for a fake one where the program needs a
-// descriptor. The program locks it with flock, or names it in cgroup.event_control. The file is
-// made when first asked for.
+// identity is a real file in memory that represents a fake one if the program needs a descriptor.
+// The program locks it with flock, or names it in cgroup.event_control. The file is created when a
+// descriptor is first requested.
 type identity struct {
 	file *os.File // closed by its finalizer
 	ino  uint64
 }
 
-// open returns a descriptor of its own, as each open of a file gives: flock tells them apart.
+// open returns a separate descriptor for each call, because flock distinguishes them.
 func (id *identity) open() (int, error) {
 	if id.file == nil {
 		fd, err := unix.MemfdCreate("kernfstest", unix.MFD_CLOEXEC)
@@ -36,7 +36,7 @@ func inode(fd int) (uint64, error) {
 	return st.Ino, err
 }
 
-// descriptor is the descriptor of an open fake file, once it has one.
+// descriptor is the descriptor of an open fake file, if one was requested.
 type descriptor struct {
 	fd   int
 	made bool
@@ -60,7 +60,7 @@ func (d *descriptor) close() {
 	}
 }
 
-// Fd returns a real descriptor that stands for the directory.
+// Fd returns a real descriptor that represents the directory.
 func (d *dir) Fd() uintptr {
 	if d.group == nil {
 		return ^uintptr(0)
@@ -71,7 +71,7 @@ func (d *dir) Fd() uintptr {
 	return d.fd.get(d.group.identity(""))
 }
 
-// Fd returns a real descriptor that stands for the file: in cgroup.event_control, and for flock and
+// Fd returns a real descriptor that represents the file in cgroup.event_control, and for flock and
 // fchmod.
 func (f *file) Fd() uintptr {
 	f.k.mu.Lock()
@@ -79,7 +79,7 @@ func (f *file) Fd() uintptr {
 	return f.fd.get(f.group.identity(f.knob.name))
 }
 
-// identity returns what stands for the file name of g, or for g itself when name is "".
+// identity returns the identity of g's file with that name, or of g itself if name is "".
 func (g *cgroup) identity(name string) *identity {
 	if g.ids[name] == nil {
 		g.ids[name] = &identity{}

@@ -8,26 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is the v1 device controller (cgroup-v1/devices.rst; security/device_cgroup.c): everything
-// is allowed, or, after "a" was denied, a list. Exceptions while everything is allowed are not made
-// here.
+// devices is the v1 device controller (cgroup-v1/devices.rst; security/device_cgroup.c). It allows
+// everything or, after "a" was denied, a list. Exceptions while everything is allowed are not
+// implemented.
 type devices struct {
 	deny bool
 	list []device
 }
 
-// device is one exception. Numbers are texts: "*" is any.
+// device is one exception. Numbers are text: "*" means any.
 type device struct{ kind, major, minor, access string }
 
 func (d device) String() string { return d.kind + " " + d.major + ":" + d.minor + " " + d.access }
 
-// covers reports whether d has all that o asks for.
+// covers reports whether d includes everything in o.
 func (d device) covers(o device) bool {
 	return d.kind == o.kind && (d.major == "*" || d.major == o.major) && (d.minor == "*" || d.minor == o.minor) &&
 		without(o.access, d.access) == ""
 }
 
-// without removes the letters of b from a.
+// without returns a without the letters of b.
 func without(a, b string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(b, r) {
@@ -123,7 +123,7 @@ func denyDevice(g *cgroup, v string) error {
 	return nil
 }
 
-// parseDevice is devcgroup_update_access: "c 1:3 rwm".
+// parseDevice is devcgroup_update_access. It parses "c 1:3 rwm".
 func parseDevice(v string) (device, error) {
 	f := strings.Split(v, " ")
 	if len(f) != 3 || f[0] != "b" && f[0] != "c" {

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storeEventControl is memcg_write_event_control: "EVENTFD FD" where FD is of memory.oom_control.
-// The eventfd is a real one of this process. Thresholds and pressure levels are not taken.
+// storeEventControl is memcg_write_event_control. It takes "EVENTFD FD", where FD is of
+// memory.oom_control. The eventfd is a real one of this process. Thresholds and pressure levels are
+// not implemented.
 func storeEventControl(g *cgroup, v string) error {
 	fields := strings.Fields(v)
 	if len(fields) < 2 {
@@ -31,7 +32,7 @@ func storeEventControl(g *cgroup, v string) error {
 	if g.fileOf(ino) != "memory.oom_control" {
 		return unix.EINVAL
 	}
-	// The kernel holds the eventfd's file, so that the program may close its descriptor.
+	// The kernel holds a reference to the eventfd, so the program may close its descriptor.
 	fd, err := unix.FcntlInt(uintptr(event), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return unix.EBADF
@@ -40,7 +41,7 @@ func storeEventControl(g *cgroup, v string) error {
 	return nil
 }
 
-// fileOf is the file of g that ino stands for; "" when none does.
+// fileOf returns the name of g's file with the inode ino, or "".
 func (g *cgroup) fileOf(ino uint64) string {
 	for name, id := range g.ids {
 		if id.ino == ino {
@@ -50,15 +51,15 @@ func (g *cgroup) fileOf(ino uint64) string {
 	return ""
 }
 
-// signalOOM wakes those who listen to memory.oom_control.
+// signalOOM wakes the listeners of memory.oom_control.
 func (m *memory) signalOOM() {
 	for _, event := range m.listeners {
-		// A write fails only when 2^64-1 signals are unread.
+		// A write fails only if 2^64-1 signals are unread.
 		_, _ = event.Write(binary.NativeEndian.AppendUint64(nil, 1))
 	}
 }
 
-// closeListeners tells everyone a last time, as the kernel does when the cgroup goes
+// closeListeners signals all listeners once more, as the kernel does when the cgroup is removed
 // (memcg_event_remove).
 func (m *memory) closeListeners() {
 	m.signalOOM()

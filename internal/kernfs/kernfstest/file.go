@@ -21,14 +21,14 @@ type file struct {
 	target
 	name string
 	flag int
-	text string // what the first Read made, as seq_file keeps it
-	read int    // how much of it was read
+	text string // created by the first Read, as in seq_file
+	read int    // how many bytes of it were read
 	made bool
 	fd   descriptor
 }
 
-// content is what the file shows now; the caller holds k.mu. kernfs_get_active: ENODEV once the
-// cgroup is removed.
+// content returns what the file shows now, or ENODEV if the cgroup was removed (kernfs_get_active).
+// The caller holds k.mu.
 func (f *file) content() (string, error) {
 	if f.group.removed {
 		return "", unix.ENODEV
@@ -68,7 +68,7 @@ func (f *file) Write(b []byte) (int, error) {
 		return 0, unix.EBADF
 	}
 	if len(b) == 0 {
-		return 0, nil // the kernel does not call the file for nothing: an empty list is written as "\n"
+		return 0, nil // the kernel does not pass an empty write to the file; an empty list is written as "\n"
 	}
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
@@ -121,11 +121,11 @@ func (c *cgroupfs) Watch(name string) (kernfs.Watch, error) {
 	return w, nil
 }
 
-// watch is a watched file. Files that no kernfs_notify names never wake, as on a kernel.
+// watch is a watched file. As on a kernel, it only wakes if the file has a kernfs_notify.
 type watch struct {
 	*file
 	text         string // as of the last change
-	events, seen int    // changes, as kernfs_notify counts them: there and back again are two
+	events, seen int    // changes, as kernfs_notify counts them: a change that is undone counts twice
 }
 
 // notify counts a change; the caller holds k.mu.
@@ -161,7 +161,7 @@ func (w *watch) Wait(ctx context.Context) error {
 	for first := true; ; first = false {
 		w.k.mu.Lock()
 		changed := w.k.changed
-		fresh := first // the removal itself wakes nobody
+		fresh := first // the removal itself does not wake a Wait
 		if !w.group.removed {
 			fresh = w.events != w.seen
 		}
@@ -180,7 +180,7 @@ func (w *watch) Wait(ctx context.Context) error {
 	}
 }
 
-// dir is an open directory: of a cgroup, or another (group nil).
+// dir is an open directory: of a cgroup, or another one if group is nil.
 type dir struct {
 	group   *cgroup
 	entries []fs.DirEntry
@@ -195,7 +195,7 @@ func (d *dir) Close() error {
 	return nil
 }
 
-// ReadDir returns the next n entries, or all that are left when n is not positive.
+// ReadDir returns the next n entries, or all remaining ones if n is not positive.
 func (d *dir) ReadDir(n int) ([]fs.DirEntry, error) {
 	if n > 0 && len(d.entries) == 0 {
 		return nil, io.EOF
@@ -229,7 +229,7 @@ func (k *Kernel) entries(g *cgroup) []fs.DirEntry {
 	return list
 }
 
-// entry is a directory entry and its own FileInfo.
+// entry is a directory entry, and also its FileInfo.
 type entry struct {
 	name string
 	mode fs.FileMode

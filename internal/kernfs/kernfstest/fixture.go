@@ -11,10 +11,10 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Fixture returns the captured tree in a txtar file, whose root stands for /. A symbolic link,
-// which txtar lacks, is an empty file named "link: FROM -> TO", TO as readlink gives it. The
-// comment at the head must say where the tree comes from: kernel, date, command. The tree is read
-// only and has the directories that its files need.
+// Fixture returns the captured tree in a txtar file, whose root represents /. txtar has no symbolic
+// links: one is an empty file named "link: FROM -> TO", where TO is what readlink returns. The
+// comment at the top must say where the tree comes from: kernel, date, command. The tree is
+// read-only and has the directories that its files need.
 func Fixture(t testing.TB, file string) *kernfs.FS {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
@@ -43,7 +43,7 @@ func Fixture(t testing.TB, file string) *kernfs.FS {
 	return kernfs.New(b, "/")
 }
 
-// FixtureRoots returns the doors to proc, sys and sys/fs/cgroup of a captured tree.
+// FixtureRoots returns proc, sys and sys/fs/cgroup of a captured tree.
 func FixtureRoots(t testing.TB, file string) kernfs.Roots {
 	t.Helper()
 	root := Fixture(t, file)

@@ -4,8 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freezing reports whether g or a cgroup above it is to be frozen, by freezer.state or
-// cgroup.freeze.
+// freezing reports whether freezer.state or cgroup.freeze requests that g freeze, in g or in a
+// cgroup above it.
 func (g *cgroup) freezing() bool {
 	for a := range g.up {
 		if a.freeze {
@@ -15,8 +15,8 @@ func (g *cgroup) freezing() bool {
 	return false
 }
 
-// frozen reports whether every process in and below g has stopped; one that is stuck in the kernel
-// has not.
+// frozen reports whether every process in g and below has stopped. A process that is stuck in the
+// kernel has not.
 func (g *cgroup) frozen() bool {
 	if !g.freezing() {
 		return false
@@ -41,7 +41,7 @@ func showFreezerState(g *cgroup) string {
 	return "FROZEN\n"
 }
 
-// storeFreezerState takes FROZEN and THAWED only (freezer_write).
+// storeFreezerState accepts only FROZEN and THAWED (freezer_write).
 func storeFreezerState(g *cgroup, v string) error {
 	if v != "FROZEN" && v != "THAWED" {
 		return unix.EINVAL

@@ -15,7 +15,7 @@ import (
 // cgroupfs is /sys/fs/cgroup.
 type cgroupfs struct{ k *Kernel }
 
-// target is what a name stands for: a cgroup, one of its files, or the tmpfs above the hierarchies.
+// target is what a name refers to: a cgroup, one of its files, or the tmpfs above the hierarchies.
 type target struct {
 	group *cgroup // nil for the tmpfs
 	knob  *knob   // nil for a directory
@@ -59,8 +59,9 @@ func (k *Kernel) find(name string) (target, error) {
 	return target{group: g}, nil
 }
 
-// OpenFile opens a directory or an interface file. Its rights are not checked, as the fake is
-// root's. The kernel lets root open a file that cannot be read, and answers EINVAL to the read.
+// OpenFile opens a directory or an interface file. It checks no permissions, because the caller
+// counts as root. The kernel lets root open a file that cannot be read, and answers the read with
+// EINVAL.
 func (c *cgroupfs) OpenFile(name string, flag int) (kernfs.File, error) {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
@@ -133,8 +134,8 @@ func (k *Kernel) rmdir(name string) error {
 	return t.group.rmdir()
 }
 
-// Xattr reads an attribute of a cgroup directory; files of cgroupfs can have them, but nobody needs
-// that.
+// Xattr reads an attribute of a cgroup directory. Files of cgroupfs can have attributes too, but no
+// program here uses them.
 func (c *cgroupfs) Xattr(name, attr string) ([]byte, error) {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
@@ -170,7 +171,7 @@ func (c *cgroupfs) SetXattr(name, attr string, value []byte) error {
 	return err
 }
 
-// attributes is kernfs_xattr_handlers: trusted.* and security.*; user.* on v2 only
+// attributes is kernfs_xattr_handlers. It allows trusted.* and security.*, and user.* only on v2
 // (KERNFS_ROOT_SUPPORT_USER_XATTR).
 func (k *Kernel) attributes(name string) (map[string][]byte, error) {
 	t, err := k.find(name)

@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// HangingFUSE mounts a file system of the user's that answers no request but the first. dir is its
-// place, and asked returns how many requests there were. Waiting processes wait until abort, which
-// is called when the test is over.
+// HangingFUSE mounts a file system of a user that answers only its first request. dir is where it
+// is mounted, and asked returns how many requests it got. Processes that wait for it are released
+// by abort, which is also called at the end of the test.
 func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort func()) {
 	t.Helper()
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -63,10 +63,10 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort fun
 			if err == unix.EINTR {
 				continue
 			}
-			if err != nil || n < 16 { // aborted, or not mounted any more
+			if err != nil || n < 16 { // aborted or unmounted
 				return
 			}
-			// FUSE_INIT of include/uapi/linux/fuse.h; the answer is a header and struct
+			// FUSE_INIT of include/uapi/linux/fuse.h. The answer is a header and struct
 			// fuse_init_out.
 			const initialize = 26
 			if binary.NativeEndian.Uint32(buffer[4:]) == initialize {

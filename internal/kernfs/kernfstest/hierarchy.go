@@ -15,14 +15,14 @@ import (
 type hierarchy struct {
 	k           *Kernel
 	id          int    // in /proc/PID/cgroup; 0 for v2
-	dir         string // below /sys/fs/cgroup; "" when it is that
+	dir         string // below /sys/fs/cgroup; "" means /sys/fs/cgroup itself
 	v2          bool
-	controllers []string // those that exist on k; "name=systemd" for a named one
+	controllers []string // those that exist on k; "name=systemd" in a named hierarchy
 	root        *cgroup
 }
 
-// cgroup is one directory of a hierarchy. Controllers that are not enabled in it have their state
-// all the same; it shows nowhere and starts anew when they are.
+// cgroup is one directory of a hierarchy. It also has state for controllers that are not enabled in
+// it. That state is not visible, and is reset when the controller is enabled.
 type cgroup struct {
 	h        *hierarchy
 	name     string
@@ -30,7 +30,7 @@ type cgroup struct {
 	children map[string]*cgroup
 	procs    map[int]*process
 	subtree  []string          // v2: cgroup.subtree_control, sorted
-	values   map[string]string // of files that show only what was written
+	values   map[string]string // of files that only show what was written
 	xattrs   map[string][]byte
 	ids      map[string]*identity // of the directory ("") and its files
 	removed  bool
@@ -44,7 +44,7 @@ type cgroup struct {
 	devices devices
 }
 
-// mount mounts a v1 hierarchy; none when k has none of its controllers.
+// mount mounts a v1 hierarchy, unless k has none of its controllers.
 func (k *Kernel) mount(dir string, controllers ...string) {
 	h := &hierarchy{k: k, id: len(k.hierarchies) + 1, dir: dir, controllers: k.available(controllers)}
 	if len(h.controllers) > 0 {
@@ -66,7 +66,7 @@ func (k *Kernel) available(controllers []string) []string {
 	return slices.DeleteFunc(controllers, k.lacks)
 }
 
-// lacks reports whether Without named the file or controller, or a group it is in.
+// lacks reports whether Without named the file, the controller, or a group that includes it.
 func (k *Kernel) lacks(name string) bool {
 	for _, w := range k.without {
 		if name == w || strings.HasPrefix(name, w+".") {
@@ -99,7 +99,7 @@ func newCgroup(h *hierarchy, parent *cgroup, name string) *cgroup {
 	return g
 }
 
-// reset gives a controller's state in g the values of a new cgroup.
+// reset gives the controller's state in g the values of a new cgroup.
 func (g *cgroup) reset(controller string) {
 	switch controller {
 	case "memory":
@@ -126,7 +126,7 @@ func (g *cgroup) enabled() []string {
 
 func (g *cgroup) has(controller string) bool { return slices.Contains(g.enabled(), controller) }
 
-// path is g in /proc/PID/cgroup.
+// path returns g's path as in /proc/PID/cgroup.
 func (g *cgroup) path() string {
 	if g.parent == nil {
 		return "/"
@@ -134,7 +134,7 @@ func (g *cgroup) path() string {
 	return path.Join(g.parent.path(), g.name)
 }
 
-// up yields g and its ancestors, the root last.
+// up yields g and its ancestors, up to the root.
 func (g *cgroup) up(yield func(*cgroup) bool) {
 	for ; g != nil; g = g.parent {
 		if !yield(g) {
@@ -143,7 +143,7 @@ func (g *cgroup) up(yield func(*cgroup) bool) {
 	}
 }
 
-// down yields g and its descendants, parents first, in the order of their names.
+// down yields g and its descendants, parents first, sorted by name.
 func (g *cgroup) down(yield func(*cgroup) bool) { g.walk(yield) }
 
 func (g *cgroup) walk(yield func(*cgroup) bool) bool {
@@ -158,12 +158,12 @@ func (g *cgroup) walk(yield func(*cgroup) bool) bool {
 	return true
 }
 
-// mkdir makes a child.
+// mkdir creates a child.
 func (g *cgroup) mkdir(name string) error {
 	switch {
 	case len(name) > 255:
 		return unix.ENAMETOOLONG
-	case strings.Contains(name, "\n"): // cgroup_mkdir: /proc/PID/cgroup could not be parsed
+	case strings.Contains(name, "\n"): // cgroup_mkdir: otherwise /proc/PID/cgroup could not be parsed
 		return unix.EINVAL
 	case g.children[name] != nil || g.knob(name) != nil:
 		return unix.EEXIST
@@ -175,8 +175,9 @@ func (g *cgroup) mkdir(name string) error {
 	return nil
 }
 
-// rmdir removes g. cgroup_destroy_locked: EBUSY for a populated cgroup and for one with children.
-// Page cache that is still charged goes to the parent, which has counted it all along.
+// rmdir removes g. It fails with EBUSY if the cgroup is populated or has children
+// (cgroup_destroy_locked). Page cache that is still charged to g moves to the parent, whose totals
+// have always included it.
 func (g *cgroup) rmdir() error {
 	if g.parent == nil || len(g.children) > 0 || len(g.living()) > 0 {
 		return unix.EBUSY
@@ -188,7 +189,7 @@ func (g *cgroup) rmdir() error {
 	return nil
 }
 
-// living are the processes of g that are no zombies, in the order of their ids.
+// living returns the processes of g that are not zombies, by id.
 func (g *cgroup) living() []*process {
 	var ps []*process
 	for _, pid := range slices.Sorted(maps.Keys(g.procs)) {
@@ -199,8 +200,8 @@ func (g *cgroup) living() []*process {
 	return ps
 }
 
-// population counts the tasks of g and its descendants, zombies included: they hold a pid until
-// they are reaped.
+// population counts the tasks of g and its descendants. Zombies count, because they have a pid
+// until they are reaped.
 func (g *cgroup) population() int64 {
 	var n int64
 	for d := range g.down {
@@ -209,7 +210,8 @@ func (g *cgroup) population() int64 {
 	return n
 }
 
-// populated is cgroup-v2.rst, "[Un]populated Notification": a living process in g or below it.
+// populated reports whether a living process is in g or below (cgroup-v2.rst, "[Un]populated
+// Notification").
 func (g *cgroup) populated() bool {
 	for d := range g.down {
 		if len(d.living()) > 0 {

@@ -9,8 +9,8 @@ import (
 // HugePage is the size of the fake's huge pages, in bytes.
 const HugePage = 2 << 20
 
-// hugetlbV1 and hugetlbV2 are the files of the one page size that there is (cgroup-v1/hugetlb.rst;
-// cgroup-v2.rst, "HugeTLB"). v2 keeps no peak.
+// hugetlbV1 and hugetlbV2 are the files for the fake's only size of huge pages
+// (cgroup-v1/hugetlb.rst; cgroup-v2.rst, "HugeTLB"). v2 has no peak.
 var (
 	hugetlbV1 = []knob{
 		off(hugetlbLimit("hugetlb.2MB.limit_in_bytes", "-1")),
@@ -27,11 +27,11 @@ var (
 	}
 )
 
-// huge is a cgroup's huge pages, in bytes.
+// huge is a cgroup's usage of huge pages, in bytes.
 type huge struct{ use, peak int64 }
 
-// hugetlbLimit is hugetlb_cgroup_write: rounded down to huge pages, EBUSY below what is in use
-// (page_counter_set_max).
+// hugetlbLimit is hugetlb_cgroup_write. It rounds down to huge pages, and fails with EBUSY below
+// the current usage (page_counter_set_max).
 func hugetlbLimit(name, word string) knob {
 	return knob{
 		name: name,
@@ -53,9 +53,9 @@ func hugetlbLimit(name, word string) knob {
 	}
 }
 
-// ChargeHuge makes pid use n bytes more of huge pages, in whole pages; fewer for a negative n.
-// ChargeHuge reports whether the limits above pid allow it. A kernel ends the process with SIGBUS,
-// or refuses its mmap, where they do not.
+// ChargeHuge makes pid use n more bytes of huge pages, in whole pages, or fewer if n is negative.
+// It reports whether the limits above pid allow that. If not, a kernel ends the process with
+// SIGBUS, or refuses its mmap.
 func (k *Kernel) ChargeHuge(pid int, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Op is something the program did to the cgroup file system.
+// Op is an operation of the program on the cgroup file system.
 type Op struct {
 	Op    string // mkdir, rmdir, write, setxattr
 	Path  string // below /sys/fs/cgroup
 	Value string
-	Err   error // nil, or the errno it got
+	Err   error // nil, or the errno
 }
 
-// String is "mkdir memory/job", `write memory/job/memory.limit_in_bytes "64M": invalid argument`.
+// String formats the operation: "mkdir memory/job", or `write memory/job/memory.limit_in_bytes
+// "64M": invalid argument`.
 func (o Op) String() string {
 	s := o.Op + " " + o.Path
 	if o.Op == "write" || o.Op == "setxattr" {
@@ -28,7 +29,7 @@ func (o Op) String() string {
 	return s
 }
 
-// Journal returns what was done since the start or the last ResetJournal, oldest first.
+// Journal returns the operations since the start or the last ResetJournal, oldest first.
 func (k *Kernel) Journal() []Op {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,27 +47,27 @@ func (k *Kernel) record(o Op) { k.journal = append(k.journal, o) }
 
 // fault makes operations fail.
 type fault struct {
-	op     string // "" for all that change something
+	op     string // "" means all operations that change something
 	suffix string
 	errno  unix.Errno
-	skip   int  // operations that succeed before
-	once   bool // and all that come after
+	skip   int  // how many operations succeed before
+	once   bool // later ones succeed again
 }
 
 // Fail makes op on paths that end in suffix fail with errno, until the returned function is called.
-// The operations are open, read, write, mkdir, rmdir, getxattr and setxattr.
+// op is open, read, write, mkdir, rmdir, getxattr or setxattr.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
 }
 
-// FailNth makes the op after skip others on paths that end in suffix fail with errno, until the
+// FailNth makes one op on a path that ends in suffix fail with errno, after skip others, until the
 // returned function is called.
 func (k *Kernel) FailNth(op, suffix string, errno unix.Errno, skip int) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno, skip: skip, once: true})
 }
 
-// FailFrom makes everything fail with errno that changes the cgroup file system, after skip such
-// operations and until the returned function is called. A program that dies changes no more either.
+// FailFrom makes all operations that change the cgroup file system fail with errno, after skip of
+// them, until the returned function is called. A program that dies also makes no further changes.
 func (k *Kernel) FailFrom(errno unix.Errno, skip int) (heal func()) {
 	return k.addFault(&fault{errno: errno, skip: skip})
 }
@@ -86,7 +87,7 @@ func (k *Kernel) addFault(f *fault) (heal func()) {
 // changes are the operations that change something.
 var changes = []string{"write", "mkdir", "rmdir", "setxattr"}
 
-// fail returns the errno of the first fault that fits.
+// fail returns the errno of the first matching fault.
 func (k *Kernel) fail(op, name string) error {
 	for _, f := range k.faults {
 		if f.op != op && (f.op != "" || !slices.Contains(changes, op)) || !strings.HasSuffix(name, f.suffix) {
@@ -100,8 +101,8 @@ func (k *Kernel) fail(op, name string) error {
 	return nil
 }
 
-// Dirty makes page cache that cannot be reclaimed for now, as when its file system does not answer.
-// Dirty returns how to end that.
+// Dirty makes page cache unreclaimable, as when its file system does not answer, until clean is
+// called.
 func (k *Kernel) Dirty(on bool) (clean func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,16 +1,16 @@
-// Package kernfstest is a kernel in memory: cgroup hierarchies, processes, /proc and /sys, behind
-// kernfs.Backend.
+// Package kernfstest is a fake kernel in memory: cgroup hierarchies, processes, /proc and /sys, as
+// a kernfs.Backend.
 //
-// The fake obeys the kernel's rules, so that code which passes here passes on a kernel. A cgroup
-// has interface files of its controllers, which check, round and refuse values with the kernel's
-// errno. Limits bite (Charge, Fork), and rmdir of a populated cgroup is EBUSY. Each rule names its
-// source: a kernel document (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
+// The fake follows the kernel's rules, so code that passes here also passes on a kernel. A cgroup
+// has the interface files of its controllers, which check, round and refuse values with the
+// kernel's errno. Limits take effect (Charge, Fork), and rmdir of a populated cgroup is EBUSY. Each
+// rule names its source: a kernel document (cgroup-v1/*.rst, cgroup-v2.rst) or the kernel function.
 //
-// An interface file is here only if code outside of tests reads or writes it. Names, texts and
+// An interface file exists here only if code other than tests reads or writes it. Names, texts and
 // defaults are those of Linux 6.18. Tests try the same rules on the fake and on the running kernel.
 //
-// Events of a machine happen on request here: Spawn, Fork, Exit, Burn, Charge. Fake process ids are
-// above the kernel's greatest pid_max, so that a kill(2) which strays to one finds no process.
+// Tests cause the events of a machine: Spawn, Fork, Exit, Burn, Charge. Fake process ids are above
+// the kernel's greatest pid_max, so a kill(2) that reaches one by mistake finds no process.
 package kernfstest
 
 import (
@@ -24,8 +24,8 @@ type Kernel struct {
 	mu          sync.Mutex
 	machine     Machine
 	without     []string
-	options     []string // of the v2 tree's mount
-	top         string   // what /sys/fs/cgroup is: "tmpfs" or "cgroup2"
+	options     []string // mount options of the v2 tree
+	top         string   // file system type of /sys/fs/cgroup: "tmpfs" or "cgroup2"
 	hierarchies []*hierarchy
 	links       map[string]string // of the tmpfs: cpu -> cpu,cpuacct
 	procs       map[int]*process
@@ -37,19 +37,19 @@ type Kernel struct {
 	changed     chan struct{} // closed at each change
 	watches     map[*watch]bool
 	dirty       bool              // page cache cannot be reclaimed
-	procFiles   map[string]string // of /proc, that no process changes
+	procFiles   map[string]string // files of /proc that no process changes
 	sys         tree
 }
 
-// Option changes what kernel New* makes.
+// Option changes the kernel that New* creates.
 type Option func(*Kernel)
 
-// Mounted has the v2 tree mounted with options, as an init system does.
+// Mounted mounts the v2 tree with options, as an init system does.
 func Mounted(options ...string) Option { return func(k *Kernel) { k.options = options } }
 
 // Without removes controllers ("pids"), interface files ("cgroup.kill") or groups of them
-// ("memory.memsw"), as an older kernel or another configuration has it. "swap" is the swap
-// accounting of both versions.
+// ("memory.memsw"), as on an older or differently configured kernel. "swap" is the swap accounting
+// of both versions.
 func Without(names ...string) Option {
 	return func(k *Kernel) { k.without = append(k.without, names...) }
 }
@@ -57,8 +57,8 @@ func Without(names ...string) Option {
 // On replaces the default machine.
 func On(m Machine) Option { return func(k *Kernel) { k.machine = m } }
 
-// NewV1 returns a kernel with every controller on v1 and no v2 tree, mounted as systemd does in its
-// legacy mode. cpu and cpuacct are together, with links to them, and systemd has a named hierarchy.
+// NewV1 returns a kernel with every controller on v1 and no v2 tree, mounted as in systemd's legacy
+// mode. cpu and cpuacct share a hierarchy, with links to it, and systemd has a named one.
 func NewV1(opts ...Option) *Kernel {
 	k := newKernel("tmpfs", opts)
 	k.mount("systemd", "name=systemd")
@@ -77,8 +77,8 @@ func NewV1(opts ...Option) *Kernel {
 	return k.boot()
 }
 
-// NewHybrid returns a kernel with most controllers on v1, each in a hierarchy of its own. The v2
-// tree at /sys/fs/cgroup/unified has only hugetlb.
+// NewHybrid returns a kernel with most controllers on v1, each in a separate hierarchy. The v2 tree
+// at /sys/fs/cgroup/unified has only hugetlb.
 func NewHybrid(opts ...Option) *Kernel {
 	k := newKernel("tmpfs", opts)
 	for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids"} {
@@ -90,7 +90,7 @@ func NewHybrid(opts ...Option) *Kernel {
 }
 
 // NewV2 returns a kernel with the v2 tree at /sys/fs/cgroup and every controller in it. The root's
-// cgroup.subtree_control is empty, as a kernel boots.
+// cgroup.subtree_control is empty, as after boot.
 func NewV2(opts ...Option) *Kernel {
 	k := newKernel("cgroup2", opts)
 	k.mount2("", "cpuset", "cpu", "io", "memory", "hugetlb", "pids", "rdma")
@@ -124,7 +124,7 @@ func (k *Kernel) boot() *Kernel {
 	return k
 }
 
-// Roots returns the doors to /proc, /sys and /sys/fs/cgroup of k.
+// Roots returns /proc, /sys and /sys/fs/cgroup of k.
 func (k *Kernel) Roots() kernfs.Roots {
 	return kernfs.Roots{
 		Proc:   kernfs.New(&procfs{k}, "/proc"),
@@ -133,10 +133,10 @@ func (k *Kernel) Roots() kernfs.Roots {
 	}
 }
 
-// Self returns the process that /proc/self is.
+// Self returns the pid of /proc/self.
 func (k *Kernel) Self() int { return k.self }
 
-// wake tells everyone who waits that something changed.
+// wake tells all waiters that something has changed.
 func (k *Kernel) wake() {
 	for w := range k.watches {
 		w.notify()

@@ -13,17 +13,17 @@ import (
 type knob struct {
 	name  string
 	show  func(*cgroup) string        // nil: reading is EINVAL
-	store func(*cgroup, string) error // nil: writing is EINVAL; the text has no white space around it
+	store func(*cgroup, string) error // nil: writing is EINVAL; white space around the text is removed
 	// notRoot is CFTYPE_NOT_ON_ROOT.
 	notRoot bool
 	// notifies: the kernel announces changes to watchers (kernfs_notify).
 	notifies bool
 }
 
-// unlimited is "max", or the greatest number of pages on v1.
+// unlimited means no limit: "max", or on v1 the greatest number of pages.
 const unlimited = math.MaxInt64
 
-// tables yields the files of every cgroup of g's version, then those of each controller of g.
+// tables yields the files that every cgroup of g's version has, then those of each controller of g.
 func (g *cgroup) tables(yield func([]knob) bool) {
 	core, byController := v1Core, v1Knobs
 	if g.h.v2 {
@@ -63,8 +63,8 @@ func (g *cgroup) knob(name string) *knob {
 	return nil
 }
 
-// valueFile is a file with a whole number from low to high, which nothing else in the fake heeds.
-// Other numbers get the errno outside.
+// valueFile is a file with an integer from low to high that has no effect in the fake. Other
+// numbers fail with the errno outside.
 func valueFile(name string, initial, low, high int64, outside unix.Errno) knob {
 	return knob{
 		name: name,
@@ -85,30 +85,30 @@ func valueFile(name string, initial, low, high int64, outside unix.Errno) knob {
 
 func (g *cgroup) setValue(name string, n int64) { g.values[name] = strconv.FormatInt(n, 10) }
 
-// value is the number that was set under name.
+// value returns the number that was set under name.
 func (g *cgroup) value(name string, initial int64) int64 {
 	if v, ok := g.values[name]; ok {
-		n, _ := strconv.ParseInt(v, 10, 64) // setValue stored it
+		n, _ := strconv.ParseInt(v, 10, 64) // setValue has stored it
 		return n
 	}
 	return initial
 }
 
-// always is a file that only reads, and always the same.
+// always is a read-only file with a constant text.
 func always(name, text string) knob {
 	return knob{name: name, show: func(*cgroup) string { return text }}
 }
 
-// reads is a file that only reads.
+// reads is a read-only file.
 func reads(name string, show func(*cgroup) string) knob { return knob{name: name, show: show} }
 
-// off moves a file out of the root.
+// off removes a file from the root cgroup.
 func off(kn knob) knob {
 	kn.notRoot = true
 	return kn
 }
 
-// number is kstrtoll, of decimal numbers.
+// number is kstrtoll for decimal numbers.
 func number(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -117,8 +117,8 @@ func number(s string) (int64, error) {
 	return n, nil
 }
 
-// size is memparse and page_counter_memparse: a decimal number with an optional K, M or G, rounded
-// down to pages. The word for no limit is "-1" on v1 and "max" on v2.
+// size is memparse and page_counter_memparse. It parses a decimal number with an optional K, M or
+// G, and rounds it down to pages. The word for no limit is "-1" on v1 and "max" on v2.
 func size(s, word string) (int64, error) {
 	if s == word {
 		return unlimited, nil
@@ -141,7 +141,7 @@ func size(s, word string) (int64, error) {
 
 const pageSize = 4096
 
-// showSize prints what size parsed; v1 has no word for unlimited.
+// showSize formats what size has parsed. v1 has no word for unlimited.
 func showSize(n int64, word string) string {
 	switch {
 	case n != unlimited:
@@ -152,7 +152,7 @@ func showSize(n int64, word string) string {
 	return word + "\n"
 }
 
-// keyed prints a flat-keyed file from key, value, key, value...
+// keyed formats a flat-keyed file from key, value, key, value...
 func keyed(pairs ...any) string {
 	var b strings.Builder
 	for pair := range slices.Chunk(pairs, 2) {

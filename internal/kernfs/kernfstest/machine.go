@@ -9,20 +9,20 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Machine is the hardware of a fake kernel. Each NUMA node is a socket of its own. Cpus are
-// numbered as x86 firmware does: first one thread of every core, then the second ones.
+// Machine is the hardware of a fake kernel. Each NUMA node is a separate socket. Cpus are numbered
+// as by x86 firmware: the first thread of every core, then the second threads.
 type Machine struct {
 	CPUs    int   // logical
 	Threads int   // per core
 	NUMA    int   // nodes
-	Mem     int64 // bytes, of all nodes
+	Mem     int64 // bytes on all nodes together
 	Swap    int64
-	Huge    int64 // bytes in huge pages; a machine without any has no files of them
-	Tasks   int64 // pid_max; 0 is 4194304, as systemd sets it
+	Huge    int64 // bytes in huge pages; without any there are no files for them
+	Tasks   int64 // pid_max; 0 means 4194304, which systemd sets
 }
 
-// Become changes the machine of a running kernel: memory is added, swap turned on, pages reserved.
-// Cpus and NUMA nodes stay.
+// Become changes the machine of a running kernel: it adds memory, turns on swap or reserves pages.
+// Cpus and NUMA nodes do not change.
 func (k *Kernel) Become(m Machine) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -31,7 +31,7 @@ func (k *Kernel) Become(m Machine) {
 	k.procFiles = k.fixedFiles()
 }
 
-// DefaultMachine has two sockets of two cores with two threads each, 16 GiB, no swap.
+// DefaultMachine has two sockets of two cores with two threads each, 16 GiB and no swap.
 var DefaultMachine = Machine{CPUs: 8, Threads: 2, NUMA: 2, Mem: 16 << 30}
 
 func (m Machine) online() kernfs.IDSet { return upTo(m.CPUs) }
@@ -47,7 +47,7 @@ func upTo(n int) kernfs.IDSet {
 
 func (m Machine) cores() int { return max(m.CPUs/max(m.Threads, 1), 1) }
 
-// node is the NUMA node and socket of a cpu.
+// node returns the NUMA node and socket of a cpu.
 func (m Machine) node(cpu int) int { return cpu % m.cores() * m.NUMA / m.cores() }
 
 func (m Machine) siblings(cpu int) kernfs.IDSet {
@@ -68,7 +68,7 @@ func (m Machine) nodeCPUs(node int) kernfs.IDSet {
 	return kernfs.IDs(ids...)
 }
 
-// sysFiles are the files of /sys that describe m, in the form that sysfs has.
+// sysFiles returns the files of /sys that describe m, in sysfs's format.
 func (m Machine) sysFiles() map[string]string {
 	f := map[string]string{"devices/system/cpu/online": m.online().String() + "\n"}
 	for cpu := range m.CPUs {
@@ -108,5 +108,5 @@ func (m Machine) meminfo(reclaimable int64) string {
 
 func (m Machine) pidMax() string { return fmt.Sprintf("%d\n", cmp.Or(m.Tasks, 4194304)) }
 
-// threadsMax is by the size of memory (set_max_threads of kernel/fork.c, stacks of 16 KiB).
+// threadsMax depends on the size of memory (set_max_threads in kernel/fork.c, stacks of 16 KiB).
 func (m Machine) threadsMax() string { return fmt.Sprintf("%d\n", m.Mem/(8*16<<10)) }

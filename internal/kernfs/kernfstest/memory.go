@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Memory is an amount of each kind, in bytes; the fake rounds it up to pages. Kernel is page tables
-// and the like, Slab kernel memory that caches files, which outlives its process as page cache
-// does.
+// Memory is an amount of each kind of memory, in bytes; the fake rounds up to pages. Kernel is page
+// tables and the like. Slab is kernel memory that caches files: like page cache, it remains after
+// the process has ended.
 type Memory struct{ Anon, File, Shmem, Kernel, Slab int64 }
 
-// held is what a process holds of its own in one cgroup.
+// held is the private memory of a process that is charged to one cgroup.
 type held struct{ anon, swap, kernel int64 }
 
-// memory is the memory controller's state (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
+// memory is the state of the memory controller (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
 type memory struct {
 	anon, file, shmem, swap int64 // charged here, without descendants
 	kernel, slab            int64 // as well
-	faults                  int64 // page faults: one for each page of anonymous and shared memory
+	faults                  int64 // one page fault for each page of anonymous and shared memory
 
 	limit, memsw, soft int64 // memsw is v1's memory+swap
-	tcp                int64 // v1's limit of socket buffers, which are not counted here
+	tcp                int64 // v1's limit on socket buffers, which the fake does not count
 	high, low          int64
 	swapMax            int64
 	peak, memswPeak    int64
@@ -29,7 +29,7 @@ type memory struct {
 	failcnt            int64
 	oomGroup           bool // v2 memory.oom.group
 	events             events
-	listeners          []*os.File // eventfds that hear of kills
+	listeners          []*os.File // eventfds that are notified of kills
 }
 
 // events is memory.events, which counts descendants too.
@@ -45,7 +45,7 @@ func (m *memory) reset() {
 
 func pages(n int64) int64 { return (n + pageSize - 1) / pageSize * pageSize }
 
-// total adds up what f says of g and its descendants.
+// total returns the sum of f over g and its descendants.
 func (g *cgroup) total(f func(*memory) int64) int64 {
 	var n int64
 	for d := range g.down {
@@ -61,7 +61,7 @@ func (g *cgroup) kernel() int64  { return g.total(func(m *memory) int64 { return
 func (g *cgroup) slab() int64    { return g.total(func(m *memory) int64 { return m.slab }) }
 func (g *cgroup) swapped() int64 { return g.total(func(m *memory) int64 { return m.swap }) }
 
-// reclaimable is what meminfo has of kernel memory that caches files.
+// reclaimable returns the kernel memory that caches files, for meminfo.
 func (k *Kernel) reclaimable() (n int64) {
 	for h := range k.roots() {
 		if slices.Contains(h.controllers, "memory") {
@@ -71,8 +71,8 @@ func (k *Kernel) reclaimable() (n int64) {
 	return n
 }
 
-// memoryGroup is the cgroup that pid's memory is charged to: on v2 the nearest that has the
-// controller enabled.
+// memoryGroup returns the cgroup to which p's memory is charged. On v2 that is the nearest one with
+// the controller enabled.
 func (p *process) memoryGroup() *cgroup {
 	for h, g := range p.in {
 		if !slices.Contains(h.controllers, "memory") {
@@ -86,10 +86,9 @@ func (p *process) memoryGroup() *cgroup {
 	return nil
 }
 
-// Charge makes pid use more memory, at its cgroup's limits and with their consequences. File pages
-// are reclaimed, and anonymous ones go to swap where there is some. The OOM killer then ends the
-// largest process below the limit. Charge returns the processes that were killed, pid perhaps among
-// them.
+// Charge makes pid use more memory, subject to the limits of its cgroup. At a limit, file pages are
+// reclaimed, and anonymous ones move to swap if there is some. Then the OOM killer ends the largest
+// process below the limit. Charge returns the killed processes, which may include pid.
 func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,8 +119,8 @@ func (k *Kernel) Charge(pid int, m Memory) (killed []int) {
 	return killed
 }
 
-// Free gives memory back: anonymous and kernel memory that pid holds, file and shared memory and
-// caches of pid's cgroup.
+// Free releases memory: anonymous and kernel memory of pid, and file and shared memory and caches
+// of pid's cgroup.
 func (k *Kernel) Free(pid int, m Memory) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +151,7 @@ func (p *process) holds(g *cgroup) *held {
 	return p.held[g]
 }
 
-// release gives back what a dying process held. Page cache and shared memory stay charged.
+// release frees what a dying process held. Page cache and shared memory remain charged.
 func (p *process) release() {
 	for g, h := range p.held {
 		g.mem.anon -= h.anon
@@ -163,7 +162,7 @@ func (p *process) release() {
 	p.shmem = 0
 }
 
-// rss is what the OOM killer measures (oom_badness).
+// rss returns what the OOM killer compares (oom_badness).
 func (p *process) rss() int64 {
 	n := p.shmem
 	for _, h := range p.held {
@@ -172,7 +171,7 @@ func (p *process) rss() int64 {
 	return n
 }
 
-// memoryOffline leaves what is still charged to a removed cgroup with its parent.
+// memoryOffline moves what is still charged to a removed cgroup to its parent.
 func (g *cgroup) memoryOffline() {
 	up, m := &g.parent.mem, &g.mem
 	up.anon, up.file, up.shmem, up.swap = up.anon+m.anon, up.file+m.file, up.shmem+m.shmem, up.swap+m.swap

@@ -4,14 +4,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// amount is a file that reads a number of bytes.
+// amount is a file with a number of bytes, read-only.
 func amount(name string, of func(*cgroup) int64) knob {
 	return reads(name, func(g *cgroup) string { return line(of(g)) })
 }
 
 func (g *cgroup) both() int64 { return g.ram() + g.swapped() }
 
-// limitV1 is a limit of v1; set does what follows from a new one.
+// limitV1 is a limit of v1. set applies a new one.
 func limitV1(name string, field func(*cgroup) *int64, set func(g *cgroup, n int64) error) knob {
 	return knob{
 		name: name,
@@ -29,8 +29,8 @@ func limitV1(name string, field func(*cgroup) *int64, set func(g *cgroup, n int6
 	}
 }
 
-// setLimit is mem_cgroup_resize_max for memory.limit_in_bytes: not above memory+swap, EBUSY when
-// reclaim does not get the use below it.
+// setLimit is mem_cgroup_resize_max for memory.limit_in_bytes. The limit cannot exceed memory+swap.
+// If reclaim does not get the usage below it, the error is EBUSY.
 func setLimit(g *cgroup, n int64) error {
 	if n > g.mem.memsw {
 		return unix.EINVAL
@@ -42,7 +42,7 @@ func setLimit(g *cgroup, n int64) error {
 	return nil
 }
 
-// setMemsw is the same for memory.memsw.limit_in_bytes, which must not be below
+// setMemsw is the same for memory.memsw.limit_in_bytes, which cannot be below
 // memory.limit_in_bytes. Moving memory to swap does not help here.
 func setMemsw(g *cgroup, n int64) error {
 	if n < g.mem.limit {
@@ -88,8 +88,9 @@ var memoryV1 = []knob{
 	valueFile("memory.use_hierarchy", 1, 1, 1, unix.EINVAL),
 }
 
-// showStatV1 has keys of memcg1_stat_format in the kernel's order: this cgroup's, then with
-// "total_" those of its descendants too. The cache includes shared memory.
+// showStatV1 has keys of memcg1_stat_format in the kernel's order. First come those of this cgroup,
+// then, with the prefix "total_", those that include its descendants. The cache includes shared
+// memory.
 func showStatV1(g *cgroup) string {
 	own := func(f func(*memory) int64) int64 { return f(&g.mem) }
 	return g.statV1("", own) + g.statV1("total_", g.total)

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitV2 is a v2 limit: any value is taken; set does what follows.
+// limitV2 is a limit of v2. It accepts any value, and set applies it.
 func limitV2(name string, field func(*cgroup) *int64, set func(*cgroup)) knob {
 	return off(knob{
 		name: name,
@@ -64,8 +64,8 @@ func showMemoryEvents(g *cgroup) string {
 
 func (g *cgroup) enforceHigh() { g.reclaim(max(g.ram()-g.mem.high, 0), true) }
 
-// enforceMax is memory_max_write: a limit below the use is taken; reclaim, then the OOM killer,
-// bring the use below it.
+// enforceMax is memory_max_write. A limit below the usage is accepted: reclaim, then the OOM
+// killer, bring the usage below it.
 func (g *cgroup) enforceMax() {
 	for g.ram() > g.mem.limit {
 		if g.reclaim(g.ram()-g.mem.limit, true) == 0 && len(g.outOfMemory()) == 0 {
@@ -75,7 +75,7 @@ func (g *cgroup) enforceMax() {
 }
 
 // showStatV2 has keys of memory_stats and memcg_vm_event_stat in the kernel's order. Shared memory
-// counts as file too, and as anonymous on the LRU lists.
+// also counts as file, and as anonymous on the LRU lists.
 func showStatV2(g *cgroup) string {
 	anon := g.total(func(m *memory) int64 { return m.anon })
 	file := g.total(func(m *memory) int64 { return m.file })

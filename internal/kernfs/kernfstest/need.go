@@ -22,15 +22,15 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Elsewhere skips a test of what the running kernel cannot have, with the property that makes it
-// so, which the caller has looked up. Such a skip is no failure where kernel tests are required:
-// the laboratory (docs/testing.md) sees to it that each such test runs on another kernel.
+// Elsewhere skips a test that cannot run on this kernel. The caller has checked the property that
+// prevents it, and names it. Such a skip is not a failure, even where kernel tests are required:
+// the laboratory (docs/testing.md) ensures that the test runs on another kernel.
 func Elsewhere(t testing.TB, format string, args ...any) {
 	t.Helper()
 	t.Skipf("elsewhere: "+format, args...)
 }
 
-// NeedRoot skips a test that is not root's.
+// NeedRoot skips a test that does not run as root.
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,8 +39,8 @@ func NeedRoot(t testing.TB) {
 }
 
 // NeedV1 skips a test unless the running kernel has these controllers on v1, each mounted under its
-// name, and returns the real roots. A controller that is on v2 is for another kernel: it cannot be
-// on v1 as well.
+// name. It returns the real roots. A controller that is on v2 cannot also be on v1, so such a test
+// is for another kernel.
 func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
 	t.Helper()
 	NeedRoot(t)
@@ -56,9 +56,10 @@ func NeedV1(t testing.TB, controllers ...string) kernfs.Roots {
 	return roots
 }
 
-// NeedV2 skips a test unless the running kernel has a v2 tree and offers these controllers to its
-// children. NeedV2 returns the real roots and where the tree is below /sys/fs/cgroup: "unified" on
-// a hybrid machine, else ".". No v2 tree, or a controller that is on v1, is for another kernel.
+// NeedV2 skips a test unless the running kernel has a v2 tree that offers these controllers to its
+// children. It returns the real roots and the path of the tree below /sys/fs/cgroup: "unified" on a
+// hybrid machine, otherwise ".". Without a v2 tree, or with such a controller on v1, the test is
+// for another kernel.
 func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string) {
 	t.Helper()
 	NeedRoot(t)
@@ -86,10 +87,11 @@ func NeedV2(t testing.TB, controllers ...string) (roots kernfs.Roots, dir string
 	return roots, dir
 }
 
-// hierarchyID is the v1 hierarchy of a controller in /proc/cgroups; 0 when it is on v2 or on none.
+// hierarchyID returns the controller's v1 hierarchy in /proc/cgroups, or 0 if it is on v2 or
+// nowhere.
 func hierarchyID(t testing.TB, roots kernfs.Roots, controller string) int {
 	t.Helper()
-	if controller == "io" { // v1 and this file call it by its old name
+	if controller == "io" { // v1 and this file use its old name
 		controller = "blkio"
 	}
 	b, err := roots.Proc.ReadFile("cgroups")

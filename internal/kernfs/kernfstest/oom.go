@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// outOfMemory is mem_cgroup_oom: it returns the processes that it killed. Listeners of cgroups
-// below are told as well (mem_cgroup_oom_notify).
+// outOfMemory is mem_cgroup_oom. It returns the processes that it killed. Listeners of the cgroups
+// below are also notified (mem_cgroup_oom_notify).
 func (g *cgroup) outOfMemory() (killed []int) {
 	g.count(func(e *events) *int64 { return &e.oom })
 	defer func() {
@@ -25,8 +25,8 @@ func (g *cgroup) outOfMemory() (killed []int) {
 		for d := range group.down {
 			victims = append(victims, d.living()...)
 		}
-		// oom_kill_process kills the victim, then all of the group, where it is still one: the
-		// kernel counts it twice.
+		// oom_kill_process kills the victim, and then the rest of its group. If the victim is still
+		// in the group by then, the kernel counts it twice.
 		victim.memoryGroup().count(func(e *events) *int64 { return &e.kill })
 	}
 	for _, v := range victims {
@@ -40,7 +40,7 @@ func (g *cgroup) outOfMemory() (killed []int) {
 	return killed
 }
 
-// victim is the largest process in g and below that can still be killed, which init never can
+// victim returns the largest process in g and below that can still be killed. init never can
 // (oom_unkillable_task).
 func (g *cgroup) victim() *process {
 	var list []*process
@@ -59,8 +59,8 @@ func (g *cgroup) victim() *process {
 	})
 }
 
-// oomGroup is mem_cgroup_get_oom_group: the highest cgroup with memory.oom.group from the victim's
-// up to the one whose limit was hit.
+// oomGroup is mem_cgroup_get_oom_group. Between the victim's cgroup and the one whose limit was
+// hit, it returns the highest one with memory.oom.group.
 func (p *process) oomGroup(limit *cgroup) (group *cgroup) {
 	for a := range p.memoryGroup().up {
 		if a.mem.oomGroup {

@@ -31,14 +31,14 @@ func storePidsMax(g *cgroup, v string) error {
 	return nil
 }
 
-// pidsChanged notes the new peak. Attaching may exceed pids.max; only fork is held to it.
+// pidsChanged records a new peak. Only fork respects pids.max; an attach may exceed it.
 func (g *cgroup) pidsChanged() {
 	for a := range g.up {
 		a.pids.peak = max(a.pids.peak, a.population())
 	}
 }
 
-// mayFork is pids_can_fork: EAGAIN when any cgroup above is full.
+// mayFork is pids_can_fork. It fails with EAGAIN if any cgroup above p is full.
 func (p *process) mayFork() error {
 	for _, g := range p.in {
 		for a := range g.up {

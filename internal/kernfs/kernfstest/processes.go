@@ -15,23 +15,23 @@ import (
 // firstPID is above PID_MAX_LIMIT (4194304), which no real process id exceeds.
 const firstPID = 5_000_000
 
-// process is a process of one thread.
+// process is a process with one thread.
 type process struct {
 	pid, ppid, pgid, sid, uid int
 	comm, environ             string
 	start                     uint64 // jiffies
 	cpuTime                   time.Duration
 	in                        map[*hierarchy]*cgroup
-	held                      map[*cgroup]*held // private memory, by the cgroup it was charged to
+	held                      map[*cgroup]*held // private memory, by the cgroup to which it is charged
 	shmem                     int64
 	zombie, stuck, starved    bool
-	dying                     bool // SIGKILL came while it could not die
+	dying                     bool // it got SIGKILL while it could not die
 }
 
 // Spawn starts a process in the named cgroups, and in the root of every other hierarchy. Each name
 // is a directory below /sys/fs/cgroup ("memory/pbs_jobs/1", or "job" on v2). The process is a child
-// of init and leads a session of its own. Spawn panics when a cgroup does not exist or does not
-// take the process.
+// of init and the leader of a new session. Spawn panics if a cgroup does not exist or refuses the
+// process.
 func (k *Kernel) Spawn(cgroups ...string) (pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,8 +53,8 @@ func (k *Kernel) Spawn(cgroups ...string) (pid int) {
 	return p.pid
 }
 
-// Fork starts a child of pid in pid's cgroups and session. Fork fails with EAGAIN beyond pids.max,
-// with ESRCH when pid is gone.
+// Fork starts a child of pid in pid's cgroups and session. It fails with EAGAIN above pids.max, and
+// with ESRCH if pid does not exist.
 func (k *Kernel) Fork(pid int) (child int, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,7 +70,7 @@ func (k *Kernel) Fork(pid int) (child int, err error) {
 	return p.pid, nil
 }
 
-// start makes a process where its parent is.
+// start creates a process where its parent is.
 func (k *Kernel) start(parent *process, comm string) *process {
 	k.lastPID++
 	k.clock += 3
@@ -86,7 +86,7 @@ func (k *Kernel) start(parent *process, comm string) *process {
 	return p
 }
 
-// Exit ends a process and reaps it. A process that is gone already is no mistake.
+// Exit ends a process and reaps it. It does nothing if the process no longer exists.
 func (k *Kernel) Exit(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,8 +96,8 @@ func (k *Kernel) Exit(pid int) {
 	}
 }
 
-// Zombie ends a process that its parent does not wait for; Exit reaps it. The process leaves
-// cgroup.procs at once, but holds its pid, so pids.current still counts it (pids_release runs in
+// Zombie ends a process whose parent does not wait for it; Exit reaps it. The process leaves
+// cgroup.procs at once. It still has its pid, so pids.current counts it (pids_release runs in
 // release_task).
 func (k *Kernel) Zombie(pid int) {
 	k.mu.Lock()
@@ -108,7 +108,7 @@ func (k *Kernel) Zombie(pid int) {
 	}
 }
 
-// Stick makes a process uninterruptible: it neither dies of SIGKILL nor freezes, until Unstick.
+// Stick makes a process uninterruptible until Unstick: it neither dies of SIGKILL nor freezes.
 func (k *Kernel) Stick(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,7 +116,7 @@ func (k *Kernel) Stick(pid int) {
 	k.procs[pid].stuck = true
 }
 
-// Starve leaves a process without a cpu: it does not die of SIGKILL either, until Unstick.
+// Starve leaves a process without a cpu until Unstick, so it does not die of SIGKILL either.
 func (k *Kernel) Starve(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +124,7 @@ func (k *Kernel) Starve(pid int) {
 	k.procs[pid].starved = true
 }
 
-// Unstick ends Stick and Starve; a signal that came meanwhile kills now.
+// Unstick ends Stick and Starve. If the process got SIGKILL in the meantime, it dies now.
 func (k *Kernel) Unstick(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,8 +135,8 @@ func (k *Kernel) Unstick(pid int) {
 	}
 }
 
-// Signal is kill(2) on a fake process: SIGKILL and SIGTERM end it, 0 tests it, others do nothing.
-// ESRCH when it is gone.
+// Signal is kill(2) on a fake process. SIGKILL and SIGTERM end it, 0 tests whether it exists, and
+// other signals do nothing. It fails with ESRCH if the process does not exist.
 func (k *Kernel) Signal(pid int, sig syscall.Signal) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,7 +151,7 @@ func (k *Kernel) Signal(pid int, sig syscall.Signal) error {
 	return nil
 }
 
-// Pids returns the living processes that were started by Spawn and Fork, in order.
+// Pids returns the living processes that Spawn and Fork have started, in order.
 func (k *Kernel) Pids() []int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,18 +164,18 @@ func (k *Kernel) Pids() []int {
 	return pids
 }
 
-// Attributes are what /proc tells of a process, besides what the fake does with it.
+// Attributes are what /proc shows about a process and the fake does not derive from its calls.
 type Attributes struct {
 	Comm    string
 	UID     int
-	Session int // OutsideSession for one that began outside the pid namespace
+	Session int // OutsideSession if it began outside the pid namespace
 	Environ []string
 }
 
 // OutsideSession is a session that /proc shows as 0.
 const OutsideSession = -1
 
-// SetProcess changes what /proc tells of pid; zero values leave what is.
+// SetProcess changes what /proc shows about pid. Fields with zero values are unchanged.
 func (k *Kernel) SetProcess(pid int, a Attributes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +188,7 @@ func (k *Kernel) SetProcess(pid int, a Attributes) {
 	}
 }
 
-// Cgroup returns where pid is, in the form of /proc/PID/cgroup.
+// Cgroup returns the cgroups of pid in the form of /proc/PID/cgroup.
 func (k *Kernel) Cgroup(pid int) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -199,7 +199,7 @@ func (k *Kernel) Cgroup(pid int) string {
 	return p.cgroupFile()
 }
 
-// kill delivers SIGKILL, which init does not take (SIGNAL_UNKILLABLE of kernel/signal.c).
+// kill delivers SIGKILL, which init ignores (SIGNAL_UNKILLABLE in kernel/signal.c).
 func (k *Kernel) kill(p *process) {
 	if p.pid == 1 {
 		return
@@ -208,9 +208,9 @@ func (k *Kernel) kill(p *process) {
 	k.settle(p)
 }
 
-// settle lets a killed process die as soon as nothing holds it. A task in the v1 freezer takes
-// signals when it is thawed (cgroup-v1/freezer-subsystem.rst); one that cgroup.freeze froze dies at
-// once (cgroup-v2.rst).
+// settle lets a killed process die as soon as nothing prevents it. In the v1 freezer a task gets
+// signals when it is thawed (cgroup-v1/freezer-subsystem.rst). Under cgroup.freeze it dies at once
+// (cgroup-v2.rst).
 func (k *Kernel) settle(p *process) {
 	if p.dying && !p.stuck && !p.starved && !p.frozenV1() {
 		k.reap(p)
@@ -238,7 +238,7 @@ func (k *Kernel) reap(p *process) {
 	delete(k.procs, p.pid)
 }
 
-// state is the letter of /proc/PID/stat.
+// state returns the letter in /proc/PID/stat.
 func (p *process) state() byte {
 	switch {
 	case p.zombie:
@@ -264,7 +264,7 @@ func (p *process) cgroupFile() string {
 	return b.String()
 }
 
-// controllers1 are the controllers as v1 names them; none for the v2 tree.
+// controllers1 returns the controllers by their v1 names, or none for the v2 tree.
 func (h *hierarchy) controllers1() []string {
 	if h.v2 {
 		return nil

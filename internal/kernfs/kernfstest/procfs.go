@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// procfs is /proc, made anew at each open: what changes between two opens, changes.
+// procfs is /proc. Each open creates it anew, so it always shows the current state.
 type procfs struct{ k *Kernel }
 
 func (p *procfs) OpenFile(name string, flag int) (kernfs.File, error) {
@@ -28,7 +28,7 @@ func (p *procfs) OpenFile(name string, flag int) (kernfs.File, error) {
 func (p *procfs) Mkdir(name string, perm fs.FileMode) error { return tree{}.Mkdir(name, perm) }
 func (p *procfs) Rmdir(name string) error                   { return tree{}.Rmdir(name) }
 
-// procTree has the files that a name starting with first may need.
+// procTree returns the files that a name starting with first may need.
 func (k *Kernel) procTree(first string) tree {
 	t := tree{files: maps.Clone(k.procFiles), links: map[string]string{"self": strconv.Itoa(k.self)}}
 	t.files["meminfo"] = k.machine.meminfo(k.reclaimable())
@@ -75,7 +75,7 @@ func (k *Kernel) cgroupsFile() string {
 	return b.String()
 }
 
-// mountinfo is proc(5)'s table of mounts.
+// mountinfo returns proc(5)'s table of mounts.
 func (k *Kernel) mountinfo() string {
 	var b strings.Builder
 	b.WriteString("21 20 0:20 / / rw,relatime - ext4 /dev/vda1 rw\n" +
@@ -102,7 +102,7 @@ func (k *Kernel) mountinfo() string {
 	return b.String()
 }
 
-// files are /proc/PID.
+// files returns /proc/PID.
 func (p *process) files(k *Kernel) map[string]string {
 	dir := strconv.Itoa(p.pid) + "/"
 	return map[string]string{
@@ -115,7 +115,7 @@ func (p *process) files(k *Kernel) map[string]string {
 	}
 }
 
-// stat is proc(5)'s line; the fields the fake does not know are 0.
+// stat returns proc(5)'s line. Fields that the fake does not know are 0.
 func (p *process) stat() string {
 	f := make([]string, 53)
 	for i := range f {
@@ -140,7 +140,7 @@ func (p *process) status(k *Kernel) string {
 	state := map[byte]string{'S': "S (sleeping)", 'D': "D (disk sleep)", 'Z': "Z (zombie)"}[p.state()]
 	fmt.Fprintf(&b, "Name:\t%s\nState:\t%s\nTgid:\t%[3]d\nPid:\t%[3]d\nPPid:\t%d\n", p.comm, state, p.pid, p.ppid)
 	fmt.Fprintf(&b, "Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\n", p.uid)
-	if !p.zombie { // a zombie has no memory left to tell of
+	if !p.zombie { // a zombie has no memory
 		fmt.Fprintf(&b, "VmRSS:\t%8d kB\nRssAnon:\t%8d kB\nRssFile:\t%8d kB\nRssShmem:\t%8d kB\n",
 			p.rss()/1024, (p.rss()-p.shmem)/1024, 0, p.shmem/1024)
 	}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs a package's tests and returns the status to exit with. The status is 1 also when they
-// leave behind cgroups whose names begin with prefix, child processes or goroutines.
+// Run runs a package's tests and returns the exit status. The status is also 1 if the tests leave
+// behind cgroups whose names begin with prefix, child processes or goroutines.
 func Run(m *testing.M, prefix string) int {
 	code := m.Run()
 	complain := func(what any) {
@@ -29,7 +29,7 @@ func Run(m *testing.M, prefix string) int {
 	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		complain("a child process")
 	}
-	if code == 0 { // tests that failed may well have left something
+	if code == 0 { // failed tests may have left something
 		if err := goleak.Find(); err != nil {
 			complain(err)
 		}

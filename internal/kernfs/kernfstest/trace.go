@@ -14,12 +14,12 @@ const (
 	ptraceTraceExit = 0x40
 )
 
-// TraceExit has this process trace threads, by their numbers. They are held in their end until this
-// process ends itself (PTRACE_O_TRACEEXIT, ptrace(2)).
+// TraceExit makes this process trace threads, given by their ids. They stop in their exit until
+// this process ends (PTRACE_O_TRACEEXIT, ptrace(2)).
 func TraceExit(threads ...string) error {
 	traced := make(chan error)
 	go func() {
-		runtime.LockOSThread() // it is the thread that traces
+		runtime.LockOSThread() // the tracer is a thread
 		for _, thread := range threads {
 			tid, err := strconv.Atoi(thread)
 			if err != nil {

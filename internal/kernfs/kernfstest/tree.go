@@ -12,8 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// tree is a backend of fixed files and links; directories are where files are. Nothing can be
-// written.
+// tree is a read-only backend of fixed files and links. Directories exist where files need them.
 type tree struct {
 	files map[string]string
 	links map[string]string // path -> target, relative to the directory of the link
@@ -22,7 +21,7 @@ type tree struct {
 // maxLinks is MAXSYMLINKS.
 const maxLinks = 40
 
-// resolve follows the links in name. EXDEV when one leads out, as openat2 has it.
+// resolve follows the links in name. A link that leads out of the tree is EXDEV, as with openat2.
 func (t tree) resolve(name string) (string, error) {
 	for range maxLinks {
 		at := ""

@@ -6,8 +6,8 @@ var v1Core = []knob{
 	{name: "tasks", show: (*cgroup).pidList, store: storeProcs}, // processes of one thread
 }
 
-// v1Knobs are the files of each controller, with the defaults of Linux 6.18. A controller that only
-// places processes has none.
+// v1Knobs are the files of each controller, with the defaults of Linux 6.18. Controllers that the
+// fake only uses to place processes have none.
 var v1Knobs = map[string][]knob{
 	"cpu":     cpuV1,
 	"cpuacct": cpuacctKnobs,

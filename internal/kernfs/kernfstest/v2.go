@@ -9,7 +9,7 @@ import (
 )
 
 // v2Core are the files of every v2 cgroup, with the defaults of Linux 6.18. Threaded cgroups are
-// not made here.
+// not implemented.
 var v2Core = []knob{
 	reads("cgroup.controllers", func(g *cgroup) string { return words(g.enabled()) }),
 	off(knob{name: "cgroup.events", show: showEvents, notifies: true}),
@@ -24,7 +24,7 @@ var v2Core = []knob{
 	always("memory.pressure", noPressure),
 }
 
-// noPressure is a pressure file without stalls (accounting/psi.rst).
+// noPressure is the text of a pressure file without stalls (accounting/psi.rst).
 const noPressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n" +
 	"full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 
@@ -40,8 +40,8 @@ var v2Knobs = map[string][]knob{
 	"rdma":    {},
 }
 
-// unnamed are controllers that no v2 cgroup names. perf_event is in each of them all the same
-// (implicit_on_dfl in kernel/events/core.c), the others are of v1 alone.
+// unnamed are controllers that v2 files do not name. perf_event is in every v2 cgroup nevertheless
+// (implicit_on_dfl in kernel/events/core.c); the others exist only on v1.
 var unnamed = []string{"perf_event", "net_cls", "net_prio"}
 
 func words(list []string) string {
@@ -55,7 +55,7 @@ func showEvents(g *cgroup) string {
 	return keyed("populated", bit(g.populated()), "frozen", bit(g.frozen()))
 }
 
-// storeKill is cgroup_kill_write: SIGKILL to every process in g and below, frozen or not.
+// storeKill is cgroup_kill_write. It sends SIGKILL to every process in g and below, frozen or not.
 func storeKill(g *cgroup, v string) error {
 	n, err := number(v)
 	if err != nil {
@@ -72,7 +72,7 @@ func storeKill(g *cgroup, v string) error {
 	return nil
 }
 
-// storeSubtree is cgroup_subtree_control_write: every word is checked before any is done.
+// storeSubtree is cgroup_subtree_control_write. It checks every word before it carries out any.
 func storeSubtree(g *cgroup, v string) error {
 	on := slices.Clone(g.subtree)
 	for _, word := range strings.Fields(v) {
@@ -82,7 +82,7 @@ func storeSubtree(g *cgroup, v string) error {
 			return unix.EINVAL
 		case word[0] == '+' && !slices.Contains(on, name):
 			if !g.has(name) {
-				return unix.ENOENT // a controller that is on v1, for one
+				return unix.ENOENT // for example, the controller is on v1
 			}
 			on = append(on, name)
 		case word[0] == '-' && slices.Contains(on, name):
@@ -114,7 +114,8 @@ func remove(list []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(names, s) })
 }
 
-// mayEnable is cgroup_vet_subtree_control_enable: no internal processes, the root exempt.
+// mayEnable is cgroup_vet_subtree_control_enable: only the root may have processes and enabled
+// controllers.
 func (g *cgroup) mayEnable(controllers []string) error {
 	if g.parent != nil && len(controllers) > 0 && len(g.procs) > 0 {
 		return unix.EBUSY
@@ -122,7 +123,7 @@ func (g *cgroup) mayEnable(controllers []string) error {
 	return nil
 }
 
-// showCPUStat is there in every cgroup; the cpu controller adds the bandwidth part.
+// showCPUStat exists in every cgroup. The cpu controller adds the bandwidth part.
 func showCPUStat(g *cgroup) string {
 	text := keyed("usage_usec", g.cpuTime.Microseconds(), "user_usec", g.cpuTime.Microseconds(), "system_usec",
 		int64(0))
@@ -132,13 +133,13 @@ func showCPUStat(g *cgroup) string {
 	return text
 }
 
-// BlockDevice is the one disk that the fake's io.max knows.
+// BlockDevice is the only disk that the fake's io.max knows.
 const BlockDevice = "8:0"
 
 // ioMaxForm is a line of io.max with every key (cgroup-v2.rst, "IO Interface Files").
 var ioMaxForm = regexp.MustCompile(`^\d+:\d+ rbps=(max|\d+) wbps=(max|\d+) riops=(max|\d+) wiops=(max|\d+)$`)
 
-// storeIOMax is tg_set_limit: ENODEV for a device that is not there, ERANGE for a limit of 0.
+// storeIOMax is tg_set_limit. A device that does not exist is ENODEV, a limit of 0 is ERANGE.
 func storeIOMax(g *cgroup, v string) error {
 	limits := ioMaxForm.FindStringSubmatch(v)
 	switch {
