@@ -8,10 +8,9 @@ import (
 	"strconv"
 )
 
-// Meminfo returns the values of keys in bytes, from lines such as "MemTotal: 24684084 kB"
-// (proc_meminfo(5)) or "Node 0 MemTotal: 4024524 kB" (a NUMA node's meminfo). A key that the kernel
-// does not have is missing in the result. Other keys are not read. Meminfo fails on a value of
-// another form.
+// Meminfo returns the values of keys in bytes. Lines are "MemTotal: 24684084 kB" (proc_meminfo(5))
+// or "Node 0 MemTotal: 4024524 kB" (a NUMA node's meminfo). A key that the kernel does not have is
+// missing in the result. Other keys are not read. Meminfo fails on a value of another form.
 //
 // The library procfs rejects the whole file if one line has another unit (meminfo.go:250). It has
 // no KReclaimable, and it does not read a NUMA node's file.

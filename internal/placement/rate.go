@@ -5,8 +5,8 @@ package placement
 const (
 	byLost    = iota // devices that the job did not have before
 	byHolders        // other jobs that hold the devices
-	// 1 if the job's cpus do not fit next to the devices; if the job keeps its cpus, the number of
-	// devices that are not next to them
+	// 1 if the job's cpus do not fit next to the devices. If the job keeps its cpus, it is the
+	// number of devices that are not next to them.
 	byDistance
 	bySockets
 	byNUMANodes
