@@ -85,7 +85,8 @@ func (o *Outcome) checkProgram(e Event) error {
 	return nil
 }
 
-// checkJobs checks an outcome of an exechost event: whatever concerns a job has to name it.
+// checkJobs checks an outcome of an exechost event: everything that concerns a job must name the
+// job.
 func (o *Outcome) checkJobs(e Event) error {
 	for _, part := range []struct {
 		key string

@@ -75,7 +75,7 @@
 // hook refuses preresume, those that accepted it get postsuspend again, in reverse order.
 //
 // A hook must accept an end without a begin: it may have been registered in between. A hook returns
-// what it has to remember about a job as Outcome.State. Job.State returns it later, even after a
+// what it must remember about a job as Outcome.State. Job.State returns it later, even after a
 // restart of its program or of hookhost. A hook stores nothing about jobs on disk. For facts about
 // the node, use the directory Setup.Host["state_dir"].
 //
@@ -104,7 +104,7 @@
 // A hook gets events of one job one at a time, and events of several jobs at once.
 // exechost_periodic and exechost_startup may overlap with the events of a job. The alarm of the
 // hook is the deadline of ctx. A hook that is still busy then is killed and its job rejected, so
-// every wait has to watch ctx. Request and Outcome belong to the call: copy what you need later.
+// every wait must watch ctx. Request and Outcome belong to the call: copy what you need later.
 //
 // To be called at a certain time, a hook sets Outcome.CallAgain or Outcome.CallAtElapsed. It does
 // not use timers, which die with the program. CallAgain is a time from now. CallAtElapsed is a time
@@ -146,7 +146,7 @@
 // calls periodic every freq seconds, when a hook has asked for it, and when somebody asks for the
 // report of the live job. Two things to know:
 //
-//   - The hook's program may die before the next event. So store what is not to be lost where the
+//   - The hook's program may die before the next event. So store what must not be lost where the
 //     next program finds it. For example, hook cgroup writes it to the job's cgroup.
 //   - Return totals, and always the same words. Each text reaches the job's standard error once,
 //     however often it is returned. So two events of one kind need two texts.

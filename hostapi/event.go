@@ -38,8 +38,8 @@ const (
 	StageHost                  // about the host
 )
 
-// row is what is true of one event: see the methods of Event. The binding is the interface that a
-// hook implements for it.
+// row holds the properties of one event: see the methods of Event. The binding is the interface
+// that a hook implements for it.
 type row struct {
 	event Event
 	stage Stage

@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Setup is what a hook's constructor gets.
+// Setup is the argument of a hook's constructor.
 type Setup struct {
 	Name   string // the hook's name on this node
 	Node   string // this host as exec_vnode names it; "" under --describe

@@ -95,7 +95,7 @@ func (w *walker) fail(why string) {
 	}
 }
 
-// isOpaque reports whether a type decides itself what it accepts. The types of a Request also do,
+// isOpaque reports whether a type itself decides what it accepts. The types of a Request also do,
 // but only for defaults and alternative spellings.
 func isOpaque(t reflect.Type) bool {
 	switch t {

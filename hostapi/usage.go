@@ -1,7 +1,7 @@
 package hostapi
 
-// HostUsage is what a job used on one host. A nil field was not measured there; it is never
-// reported as 0.
+// HostUsage is a job's usage on one host. A nil field was not measured there; it is never reported
+// as 0.
 type HostUsage struct {
 	CPUs  string `json:"cpus,omitempty"` // the kernel's list format: "0-3,8"
 	Mems  string `json:"mems,omitempty"` // NUMA nodes, same format
@@ -61,7 +61,7 @@ const MaxRanks = 4096
 // RankUsage is one rank of an MPI program. Its usage is measured only if the rank has a separate
 // cgroup (per_task).
 type RankUsage struct {
-	World string `json:"world,omitempty"` // tells apart the mpiruns of one job, if the library names it
+	World string `json:"world,omitempty"` // distinguishes the mpiruns of one job, if the library names it
 	Rank  int    `json:"rank"`
 	PID   int    `json:"pid"` // of its topmost process
 	Comm  string `json:"comm,omitempty"`

@@ -59,7 +59,7 @@ func (s *Server) attach(peer Peer, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The hooks got a pid. It was the right one if the process still has it.
+	// The hooks got only a pid. It was the right one if the process still has it.
 	err = s.Processes.Check(hostapi.ProcessID{PID: in.PID, StartTime: before.StartTime})
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -88,7 +88,7 @@ func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*ho
 }
 
 // numberFor returns the pid here of the process that the peer calls pid. In a container the pids
-// differ, and the kernel tells the caller's own pid.
+// differ; the kernel only gives the caller's own.
 func (s *Server) numberFor(peer Peer, pid int) (int, error) {
 	n, err := s.Processes.Number(peer.PID, pid)
 	if errors.Is(err, ErrNotFound) {

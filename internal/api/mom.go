@@ -28,7 +28,7 @@ type MoMCall struct {
 	Asked  bool   // the caller has asked the server what it was told to ask
 }
 
-// MoMAnswer is what the hook has to do.
+// MoMAnswer is the answer to an event: what the hook has to do.
 type MoMAnswer struct {
 	Body   []byte
 	Output bool // Body is the text of MoM's output file, not changes

@@ -75,7 +75,7 @@ func (j *jobs) awaitLost(ctx context.Context, id ...string) {
 	if len(id) == 0 {
 		all, err := j.tree.JobIDs()
 		if err != nil {
-			j.log.Error(err) // the records exist all the same
+			j.log.Error(err) // the records exist anyway
 		}
 		id = all
 	}

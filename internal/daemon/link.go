@@ -35,7 +35,7 @@ func (l *Link) NewJobID(ctx context.Context) (string, error) {
 	return call(ctx, l, func() (string, error) { return l.client.NewJobID(ctx) })
 }
 
-// Handle has the daemon carry out an event: see mom.Engine.
+// Handle makes the daemon carry out an event: see mom.Engine.
 func (l *Link) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	return call(ctx, l, func() (*hostapi.Outcome, error) { return l.client.Handle(ctx, req) })
 }

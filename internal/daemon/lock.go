@@ -60,8 +60,8 @@ func (l *prefixLock) Release() error { return l.file.Close() }
 
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
-// dying is how long the lock of a killed holder may persist. A child of that holder has its files
-// until the child has become a hook.
+// dying is how long the lock of a killed holder may persist. A child of that holder shares its
+// files until the child has become a hook.
 const dying = 2 * time.Second
 
 func lock(f *os.File) error {

@@ -59,8 +59,8 @@ func (p Paths) Find(name string) (string, error) {
 	return places[0], nil
 }
 
-// remsh returns the path of remsh as a separate program, which some launchers need. It returns ""
-// if this program is not beside the executable.
+// remsh returns the path of hookhost-remsh, which some launchers need as a separate program. It
+// returns "" if that program is not beside the executable.
 func remsh() string {
 	self, err := os.Executable()
 	if err != nil {

@@ -164,7 +164,7 @@ func (m *pbsMoM) momOf(req *hostapi.Request, call api.MoMCall) (mom hostapi.Proc
 
 // leaderOf returns the leader of the session that MoM has made for a program. The leader is the
 // parent of the hook, and waits for it (openpbs src/resmom/start_exec.c: finish_exec,
-// start_process). The kernel says who that is. The caller has to say the same.
+// start_process). The kernel identifies it, and the caller must name the same process.
 func (m *pbsMoM) leaderOf(call api.MoMCall) (int, error) {
 	p, err := proc.Read(m.procfs, call.Caller)
 	if errors.Is(err, proc.ErrGone) {

@@ -40,41 +40,41 @@ func (h *Host) check(req *hostapi.Request) (*hostapi.Request, error) {
 	return &own, nil
 }
 
-// rule is one rule of admission. It may answer the event, by a verdict or an error, and then no
-// hook is called. Or it prepares the event: it finds or makes the job's record and changes it.
+// rule is one rule of admission. It may answer the event with a verdict or an error, so that no
+// hook is called. Or it prepares the event: it finds or creates the job's record and changes it.
 type rule func(ctx context.Context, e *event) (*Verdict, error)
 
-// rules returns the rules for events of a stage, in order. They deal with what is peculiar to PBS:
+// rules returns the rules for events of a stage, in order. They handle the irregularities of PBS:
 // events that come late, twice or not at all.
 func (h *Host) rules(s hostapi.Stage) []rule {
 	switch s {
 	case hostapi.StageBegin:
 		return []rule{
-			h.checkOwner, // or it is refused
-			h.register,   // makes the record; an earlier run that was never ended is ended first
+			h.checkOwner, // may refuse it
+			h.register,   // creates the record; first ends an earlier run that was never ended
 		}
 	case hostapi.StageRun:
 		return []rule{
 			h.findRecord, // a hook that is starting may know the job
 			h.beginLate,  // a prologue or launch without a record begins the job
-			h.isKnown,    // or it is answered without a hook
-			h.useRecord,  // or it is refused
-			h.suspend,    // a suspension is recorded, whatever hooks answer
+			h.isKnown,    // may answer it without a hook
+			h.useRecord,  // may refuse it
+			h.suspend,    // records a suspension, whatever hooks answer
 		}
 	case hostapi.StageEpilogue, hostapi.StageEnd:
 		return []rule{
-			h.isOfThisRun, // or it is accepted without a hook
+			h.isOfThisRun, // may accept it without a hook
 			h.leave,       // the record enters its last phase
 		}
 	}
 	return []rule{
-		h.dropJobs, // MoM's list or files do not have them any more
-		h.alterAll, // by a qalter, of which there is no event
+		h.dropJobs, // they are no longer in MoM's list or files
+		h.alterAll, // records a qalter, which has no event
 	}
 }
 
 // admit applies the rules of the event's stage. It returns the answer of the first rule that gives
-// one, nil if the hooks are to be called.
+// one, or nil if the hooks must be called.
 func (h *Host) admit(ctx context.Context, e *event) (*Verdict, error) {
 	for _, r := range h.rules(e.req.Event.Stage()) {
 		if v, err := r(ctx, e); v != nil || err != nil {
@@ -85,7 +85,8 @@ func (h *Host) admit(ctx context.Context, e *event) (*Verdict, error) {
 }
 
 // checkOwner refuses the begin of a job whose owner does not exist, or whose `hookhost run` died
-// while the event waited. The latter would only add a run to report.
+// while the event waited. In the latter case, a begin would only leave another run to end and
+// report.
 func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
 	if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
@@ -96,8 +97,8 @@ func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
 	return nil, nil
 }
 
-// findRecord gives the event the job's record, if there is one. Hooks that have not started yet may
-// find the job at their startup: the event waits for that.
+// findRecord gives the event the job's record, if there is one. A hook that has not started yet may
+// find the job at its startup, so the event waits for that.
 func (h *Host) findRecord(ctx context.Context, e *event) (*Verdict, error) {
 	e.rec = h.opt.Store.Get(e.req.Job.ID)
 	if e.rec == nil {
@@ -107,8 +108,8 @@ func (h *Host) findRecord(ctx context.Context, e *event) (*Verdict, error) {
 	return nil, nil
 }
 
-// findJobs returns once all hooks run that find jobs at their startup. By then the jobs that had no
-// record have one. On an error a hook does not run, and there may be more jobs.
+// findJobs returns once all hooks run that find jobs at their startup. By then, all jobs that had
+// no record have one. On an error, a hook does not run, and there may be more jobs.
 func (h *Host) findJobs(ctx context.Context) error {
 	var errs []error
 	for _, p := range h.plugins.List() {
@@ -119,18 +120,18 @@ func (h *Host) findJobs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// isKnown answers an event of a job that has no record. Its begin was never seen here: hookhost was
-// installed while the job ran, or the records were lost.
+// isKnown answers an event of a job without a record. Its begin was never seen here, because
+// hookhost was installed while the job ran, or the records were lost.
 //
 //   - prologue, launch: an error that sends the job back to the queue, because it would start
 //     unconfined. Jobs of pbs_mom are begun first (beginLate).
 //   - attach, resize: an error; there is nothing to attach to.
-//   - preterm, postsuspend, preresume: accepted without calling a hook. A job that was stopped,
-//     resumed or has to be killed before hookhost came must not be held up. A preresume is rejected
-//     if a hook could not report its jobs: the job may be frozen, and nobody would thaw it.
+//   - preterm, postsuspend, preresume: accepted without calling a hook. hookhost must not delay the
+//     suspension, resumption or end of a job that it has not begun. A preresume is rejected if a
+//     hook could not report its jobs: the job may be frozen, and nobody would thaw it.
 //
-// Epilogue, end and abort are accepted as well, and hooks are called: tear-down is idempotent, and
-// anything that they find has to go (leave).
+// Epilogue, end and abort are also accepted, and hooks are called: tear-down is idempotent, and
+// must remove whatever the hooks find (leave).
 func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 	req := e.req
 	if e.rec != nil {
@@ -151,8 +152,8 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 }
 
-// useRecord refuses an event of an ending job: only execjob_preterm may still come. For a live job,
-// hooks get the job of the record, with the time limits that a qalter has set.
+// useRecord refuses an event of an ending job, except execjob_preterm. For a live job, hooks get
+// the job in the record, with the time limits that a qalter has set.
 func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
 	if e.rec.Phase == jobstate.PhaseExiting && e.req.Event != hostapi.EventPreterm {
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
@@ -162,8 +163,8 @@ func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
 	return nil, nil
 }
 
-// suspend records a suspension before hooks are called: MoM has suspended the job, and only logs a
-// reject.
+// suspend records a suspension before hooks are called. MoM has already suspended the job, and only
+// logs a reject.
 func (h *Host) suspend(_ context.Context, e *event) (*Verdict, error) {
 	if e.req.Event == hostapi.EventPostsuspend {
 		now := h.clock.Now()
@@ -173,8 +174,8 @@ func (h *Host) suspend(_ context.Context, e *event) (*Verdict, error) {
 }
 
 // isOfThisRun accepts an event that pbs_mom sent before it began the job again, without calling a
-// hook. The event was only read now, for example by a daemon that had been stopped. Events of
-// different connections arrive in no particular order. Begin has already ended that run (standing).
+// hook. The event was only read now, for example because the daemon was stopped. Events of
+// different connections arrive in any order. Begin has already ended that run (standing).
 func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
 	e.rec = h.opt.Store.Get(e.req.Job.ID)
 	if e.rec == nil || !e.rec.PBS || !isCounted(e.req.Job) || compareRuns(e.req.Job, e.rec.Job) >= 0 {
@@ -186,15 +187,15 @@ func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
 }
 
 // leave moves the job's record to its last phase. pbs_mom sends end only once and does not wait for
-// the answer (openpbs src/resmom/mom_hook_func.c, run_hook). So a host that dies during it must
-// notice that afterwards, and the phase is stored before hooks are called. `hookhost run` sends it
-// again. Everything else is stored with the hooks' answers.
+// the answer (openpbs src/resmom/mom_hook_func.c, run_hook). If the host dies during end, the next
+// one must notice. So the phase is stored before hooks are called. `hookhost run` sends end again.
+// Everything else is stored with the hooks' answers.
 func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
 	id := e.req.Job.ID
 	h.timers.drop(id)
 	if e.rec == nil {
 		if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
-			h.log.WithField("job", id).Debug(err) // hooks tear down without it
+			h.log.WithField("job", id).Debug(err) // hooks can tear down without the record
 		}
 		return nil, nil
 	}

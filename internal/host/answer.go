@@ -18,13 +18,13 @@ import (
 type Verdict struct {
 	*hostapi.Outcome
 
-	// Hook is the first hook that rejected the event or failed. Kind is the kind of its error; ""
-	// for a plain reject.
+	// Hook is the first hook that rejected the event or failed. Kind is the kind of its error, or
+	// "" for a plain reject.
 	Hook string
 	Kind hostapi.Kind
 }
 
-// outcomeOf returns what the caller of Handle gets.
+// outcomeOf returns the outcome for the caller of Handle.
 func outcomeOf(v *Verdict) *hostapi.Outcome {
 	if v == nil {
 		return nil
@@ -36,8 +36,8 @@ func outcomeOf(v *Verdict) *hostapi.Outcome {
 // except clauses), which people search for in mom_logs.
 const heldText = " (system hold set)"
 
-// Add adds to the message of the verdict, up to the length that a line may have. A hook may pass on
-// text that a user has chosen, and it reaches the log, MoM and the job.
+// Add appends to the message of the verdict, up to the maximum length of a line. A hook may pass on
+// text that a user has chosen, and that text reaches the log, MoM and the job.
 func (v *Verdict) Add(text string) {
 	text = strings.TrimSuffix(hostapi.OneLine(joinLines(strings.TrimSuffix(v.Message, heldText), text)), heldText)
 	v.Message = hostapi.Clip(text, hostapi.MaxLine)
@@ -58,8 +58,8 @@ func (v *Verdict) passOn(to *Verdict) {
 	}
 }
 
-// addTold adds the lines that the record holds to the outcome of epilogue, each once: pbs_mom
-// learns of them nowhere else. It also adds the diagnostics of earlier events.
+// addTold adds the lines in the record to the outcome of epilogue, each once: pbs_mom has no other
+// way to get them. It also adds the diagnostics of earlier events.
 func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	lines := slices.Clone(rec.Told)
 	for _, text := range out.JobStderr {
@@ -73,8 +73,8 @@ func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	}
 }
 
-// refuseStart answers an event that would start a program. A job that MoM still has goes back to
-// the queue.
+// refuseStart answers an event that would start a program. If MoM still has the job, it goes back
+// to the queue.
 func refuseStart(req *hostapi.Request, kind hostapi.Kind, why string) *Verdict {
 	return &Verdict{Kind: kind, Outcome: &hostapi.Outcome{
 		Reject: true, OnReject: hostapi.JobActionRerun,
@@ -94,7 +94,7 @@ func (v *Verdict) fail(err error) {
 	v.Message = hostapi.OneLine(joinLines(v.Message, err.Error()))
 }
 
-// eventOver notes an event that is over.
+// eventOver records an event that is over.
 func (h *Host) eventOver(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
 	h.logEvent(req, v, err, took)
 	if h.opt.Observer == nil {

@@ -53,8 +53,8 @@ func (b *batches) collect(hook string) []string {
 	return slices.Compact(jobs)
 }
 
-// callDue calls a hook for the jobs for which it asked to be called. A job whose turn is taken gets
-// a separate call when its turn comes: no turn is held while waiting for another.
+// callDue calls a hook for the jobs for which it asked to be called. If a job's turn is taken, the
+// job gets a separate call when its turn comes. No turn is held while another one is awaited.
 func (h *Host) callDue(hook string, jobs []string) {
 	end, ok := h.beginEvent()
 	if !ok {
@@ -94,7 +94,7 @@ func (h *Host) inTurn(purpose, id string, f func(ctx context.Context)) {
 	})
 }
 
-// callForAll calls the hook for those jobs whose timers are due. The caller holds their turns.
+// callForAll calls the hook for the jobs whose timers are due. The caller holds their turns.
 func (h *Host) callForAll(hook string, ids []string) {
 	entry := h.log.WithField("hook", hook).WithField("jobs", len(ids))
 	if len(ids) == 1 {
@@ -102,7 +102,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 	}
 	p := h.plugins.Find(hook)
 	if p == nil || !p.Gets(hostapi.EventPeriodic) {
-		return // Reload sets the timers again when the hook is back
+		return // Reload sets the timers again when the hook returns
 	}
 	now := h.clock.Now()
 	due := make(map[string]jobstate.Timer, len(ids))
@@ -142,7 +142,7 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
 		recordUpdates(rec, h.opt.Node, c, now)
-		// Such a timer would ring at once, forever.
+		// Such a timer would ring immediately, again and again.
 		if again := rec.Timers[hook]; again.Elapsed > 0 && again.Elapsed <= t.Elapsed {
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}

@@ -38,8 +38,8 @@ func (c caller) gone() error {
 	return context.Cause(c.waits)
 }
 
-// missed turns the acceptance of an event into a reject when nobody takes the answer and the event
-// has to be undone. It reports whether it did so.
+// missed turns the acceptance of an event into a reject if nobody takes the answer and the event
+// must be undone. It reports whether it did so.
 func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	gone := c.gone()
 	if gone == nil || v.Reject {

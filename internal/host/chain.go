@@ -38,7 +38,8 @@ type link interface {
 //	timeout    rerun                     acts (the program was killed)
 //	internal   hold                      acts
 //
-// hold keeps a job that runs into a defect from running into it again ten times a second.
+// hold protects the node: otherwise a job that runs into a defect would do so again ten times a
+// second.
 type chain struct {
 	links  []link
 	req    *hostapi.Request           // as the next hook gets it; the chain does not share its Env
@@ -57,7 +58,7 @@ type answer struct {
 	hook   string
 	out    *hostapi.Outcome // never nil
 	err    error
-	undone bool                       // nothing of the event is left: the hook refused it, or never got it
+	undone bool                       // the event left nothing behind: the hook refused it, or never got it
 	before map[string]json.RawMessage // Job.State of each job in its JobList, as it got it
 }
 
@@ -112,8 +113,8 @@ func (c *chain) run(ctx context.Context) *Verdict {
 	return &c.verdict
 }
 
-// whatHolds returns the part of an outcome that is used, never nil. Beside an error, only what the
-// hook measured before it failed is used.
+// whatHolds returns the part of an outcome that is used, never nil. If there is an error, that is
+// only what the hook measured before it failed.
 func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
 	switch {
 	case out == nil:
@@ -141,7 +142,8 @@ func (c *chain) request(hook string) *hostapi.Request {
 	return &req
 }
 
-// cascade passes changes to the program, which is about to be launched, on to the next hook.
+// cascade passes a hook's changes to the program, which is about to be launched, on to the next
+// hook.
 func (c *chain) cascade(out *hostapi.Outcome) {
 	if c.req.Event != hostapi.EventLaunch {
 		return

@@ -114,11 +114,11 @@ func (d *dropper) dropForRoom(ctx context.Context, id string, from caller) (drop
 	})
 }
 
-// isStuck reports whether a job was begun by a pbs_mom that is dead, and nobody completes its
-// start. The next pbs_mom has such a job and does nothing about it (openpbs
-// src/resmom/catch_child.c, init_abort_jobs). The job stays at substate 41, and a restarted server
-// gives its cpus to others (src/server/pbsd_init.c, pbsd_init_job). A job with a process is not
-// stuck, nor is a job for which MoM has a task. A sister cannot decide this for its part of a job.
+// isStuck reports whether a dead pbs_mom began the job and nobody completes its start. The next
+// pbs_mom has such a job and does nothing about it (openpbs src/resmom/catch_child.c,
+// init_abort_jobs). The job stays at substate 41, and a restarted server gives its cpus to others
+// (src/server/pbsd_init.c, pbsd_init_job). A job with a process is not stuck, nor is one for which
+// MoM has a task. A sister cannot decide this for its part of a job.
 func (d *dropper) isStuck(rec *jobstate.Record, from caller) bool {
 	var none hostapi.ProcessID
 	if d.opt.PBSStarts == nil || d.opt.Populated == nil || from.mom == none || rec.BegunBy == none ||

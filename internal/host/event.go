@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// event is an event on its way through the host. The way has one file for each stage:
+// event is an event on its way through the host. Each stage of that way is in one file:
 //
 //	turn.go        the job's turn
 //	admission.go   the rules by which hooks are called or not; the job's record

@@ -5,7 +5,7 @@
 //
 // Events of one job are carried out one at a time, jobs in parallel. Events keep the order in which
 // they came. Attaches and reports come after all other events; requests of users come last
-// (turn.go). What an event passes through is in event.go.
+// (turn.go). event.go lists the stages of an event.
 //
 // While nothing happens, nothing runs here except exechost_periodic.
 //
@@ -27,7 +27,8 @@ import (
 // ErrClosed is the error of events while the host is closing.
 var ErrClosed = plugin.ErrClosed
 
-// Host carries out events. Its methods may be called at the same time. Each part has its own lock.
+// Host carries out events. Several goroutines may call its methods at the same time. Each part has
+// its own lock.
 type Host struct {
 	opt   Options
 	log   *logrus.Entry

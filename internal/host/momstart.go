@@ -7,11 +7,12 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// A pbs_mom runs exechost_startup only when it starts and on SIGHUP. A MoM that gets the hook while
-// it runs begins with exechost_periodic. Then the server would never learn what this host has.
+// A pbs_mom runs exechost_startup only when it starts and on SIGHUP. If a running MoM gets the
+// hook, its first event of the host is exechost_periodic. Then the server would never learn what
+// this host has.
 //
-// MoM itself knows whether the server was told. Once the server has confirmed a hook's report about
-// vnodes, MoM has it in the vnode_list of its events (openpbs src/resmom/mom_server.c,
+// MoM itself knows what the server has. Once the server has confirmed a hook's report about vnodes,
+// MoM includes it in the vnode_list of its events (openpbs src/resmom/mom_server.c,
 // IS_HOOK_ACTION_ACK). The server does not care which event brought the report
 // (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
 
@@ -59,7 +60,7 @@ func (h *Host) startUpLate(ctx context.Context, e *event, v *Verdict) {
 	}
 }
 
-// lacks reports whether known lacks any resource of told.
+// lacks reports whether a resource in told is missing in known.
 func lacks(known, told map[string]*hostapi.Vnode) bool {
 	for name, v := range told {
 		for r := range v.ResourcesAvailable {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-// Observer receives each event and call with its result and duration, for metrics. Its methods may
-// be called at the same time, and must not wait.
+// Observer receives each event and call with its result and duration, for metrics. Several
+// goroutines may call its methods at the same time. They must not wait.
 type Observer interface {
 	// Event is called when an event is over.
 	Event(event hostapi.Event, result Result, took time.Duration)
@@ -30,7 +30,7 @@ const (
 	Failed   Result = "error"
 )
 
-// Results lists all of them.
+// Results lists all results.
 var Results = []Result{Accepted, Rejected, Failed}
 
 // resultOf returns the result for a reject or an acceptance and the kind of its error, "" for none.

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
-// Remover removes what a job has in the kernel when the responsible hook is not available.
+// Remover removes a job's processes and cgroup when the responsible hook is not available.
 type Remover interface {
 	// RemoveJob kills the job's processes and removes its cgroup. If there is none, that is not an
 	// error.
@@ -39,7 +39,7 @@ type Options struct {
 
 	// RuntimeDir is for sockets. No other host may use it.
 	RuntimeDir string
-	// Fallback may be nil: then what a failed hook left behind is only logged.
+	// Fallback may be nil. Then leftovers of a failed hook are only logged.
 	Fallback Remover
 	// StartTimeout is how long a hook's program may take to start.
 	StartTimeout time.Duration

@@ -85,7 +85,7 @@ func (h *Host) updateInTurn(id string, note func(*jobstate.Record)) {
 type pluginHost struct{ *Host }
 
 // Startup calls exechost_startup of a program that has started, with the jobs that live here. As in
-// PBS, a hook that rejects it is used all the same.
+// PBS, a hook that rejects the event is used anyway.
 func (h pluginHost) Startup(ctx context.Context, p *plugin.Plugin, fresh *plugin.Candidate) (complaint string) {
 	hook := fresh.Hook()
 	if fresh.Gets(hostapi.EventPeriodic) {

@@ -20,7 +20,7 @@ const (
 // atOnce bounds how many jobs Reconcile ends at the same time.
 const atOnce = 8
 
-// over reports whether the record's job has to be ended. why becomes a note in its report.
+// over reports whether the record's job must be ended. why becomes a note in its report.
 func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 	earlier := rec.Host != h.opt.Self // the previous daemon
 	_, ending := rec.Timers[endTimer]

@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// record records what the event and the hooks' answers change, and adds to the verdict what the
-// host itself has to say.
+// record records the changes of the event and the hooks' answers, and adds the host's own messages
+// to the verdict.
 func (h *Host) record(ctx context.Context, e *event, v *Verdict) {
 	switch e.req.Event.Stage() {
 	case hostapi.StageBegin:
@@ -144,8 +144,8 @@ func (e *event) leave(rec *jobstate.Record) { enterExiting(rec, &e.told, e.isLas
 // The functions below decide how an event changes a job's record. They have no other effect.
 
 // endTimer is the key of Record.Timers for the time at which execjob_end began. MoM sends end only
-// once, even if the host dies during it. So whoever finds the record finishes the job. No hook has
-// this name.
+// once, even if the host dies during it. So the host that finds the record finishes the job. No
+// hook has this name.
 const endTimer = ""
 
 // advance moves the record to the phase that follows the accepted event.

@@ -47,7 +47,7 @@ func (h *Host) store(ctx context.Context, req *hostapi.Request, rec *jobstate.Re
 			case !over:
 				return rec, nil
 			}
-			// It has to be ended, whatever happens to this host or this event.
+			// It must be ended, whatever happens to this host or this event.
 			left, started = there, there.Phase != jobstate.PhasePrerun
 			enterExiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
@@ -69,7 +69,7 @@ func (h *Host) store(ctx context.Context, req *hostapi.Request, rec *jobstate.Re
 var errStays = errors.New("its record is still there")
 
 // standing decides about a record that begin finds under the job's id. over means that the earlier
-// run has to be ended first. The error has KindBusy and says that the job is running.
+// run must be ended first. The error has KindBusy and says that the job is running.
 //
 //	Reconcile would end it                     over
 //	exiting                                    over

@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// SisterUsage is what a job has used on one of its sisters, or the reason why that is unknown.
+// SisterUsage is the usage of a job on one of its sisters, or why it is unknown.
 type SisterUsage struct {
 	Usage *hostapi.HostUsage
 	Err   error
@@ -19,7 +19,7 @@ type SisterUsage struct {
 // errLater explains why the usage of a sister is missing from the report of a live job.
 var errLater = errors.New("pbs_mom tells when the job ends")
 
-// sisterUsage returns what the job has used on its sisters.
+// sisterUsage returns the job's usage on its sisters.
 func (h *Host) sisterUsage(rec *jobstate.Record) map[string]SisterUsage {
 	hosts := sistersOf(rec, h.opt.Node)
 	if h.opt.SisterUsage == nil || len(hosts) == 0 {
@@ -28,8 +28,8 @@ func (h *Host) sisterUsage(rec *jobstate.Record) map[string]SisterUsage {
 	return h.opt.SisterUsage(rec, hosts)
 }
 
-// noteSisters records what a job has used on its sisters. A sister that is not in told is missing:
-// its MoM reports at the end of the job.
+// noteSisters records the job's usage on its sisters. If a sister is not in told, its figures are
+// missing: its MoM reports at the end of the job.
 func noteSisters(rec *jobstate.Record, node string, told map[string]SisterUsage) {
 	for _, host := range sistersOf(rec, node) {
 		u, is := told[host]

@@ -92,8 +92,8 @@ func (h *Host) settle(rec *jobstate.Record, e hostapi.Event) error {
 	return h.forget(rec.Job.ID)
 }
 
-// drain moves waiting reports to disk. If the disk still cannot be written, the log has that
-// already.
+// drain moves waiting reports to disk. If the disk is still not writable, it logs nothing: the log
+// already says so.
 func (h *Host) drain() {
 	moved, err := h.opt.Reports.Drain()
 	if moved > 0 {
@@ -107,8 +107,8 @@ func (h *Host) drain() {
 // fallbackLimit bounds Options.Fallback.
 const fallbackLimit = 20 * time.Second
 
-// fallback removes what the job left, because a hook failed to. Without Options.Fallback it does
-// nothing.
+// fallback removes what the job left behind, because a hook has failed to. Without Options.Fallback
+// it does nothing.
 func (h *Host) fallback(ctx context.Context, id string) error {
 	if h.opt.Fallback == nil {
 		return nil

@@ -20,10 +20,10 @@ const (
 type class int
 
 const (
-	// course is the job's life: its begin, its end and everything in between, as MoM, root or the
-	// host itself reports it. Its order is kept.
+	// course is the job's life: its begin, its end and everything in between, reported by MoM, root
+	// or the host itself. The order of these events does not change.
 	course class = iota
-	// inquiry is what root asks for without changing the course of the job: attach, report.
+	// inquiry is a request of root that does not change the course of the job: attach, report.
 	inquiry
 	// request is a user's request, within the bounds above.
 	request
@@ -34,7 +34,7 @@ const (
 // whose turn nobody holds or wants takes no memory.
 type turns struct {
 	mu      sync.Mutex
-	waiting map[string][]waiter // a key is there while the turn is taken
+	waiting map[string][]waiter // has a key while the turn is taken
 }
 
 type waiter struct {

@@ -73,7 +73,8 @@ func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 	rec.WalltimeLimit = limitOf(limit)
 }
 
-// limitOf returns the limit to record for one that a hook reported: nil if nothing limits the job.
+// limitOf returns the limit to record for a limit that a hook reported. It is nil if nothing limits
+// the job.
 func limitOf(told *time.Duration) *time.Duration {
 	if told == nil || *told == 0 {
 		return nil

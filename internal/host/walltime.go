@@ -9,9 +9,9 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// walltime returns the walltime that counts, given the value from a MoM. The value from `hookhost
-// run` includes suspensions, which are subtracted here. The job cannot have run longer than the
-// host's own count. But no more than its suspensions is subtracted, whatever the clock did.
+// walltime returns the valid walltime, given the value from a MoM. The value from `hookhost run`
+// includes suspensions, which are subtracted here. The job cannot have run longer than the host has
+// counted. Even if the clock was set, no more than the suspensions is subtracted.
 func walltime(rec *jobstate.Record, told string) string {
 	d, err := pbs.ParseDuration(told)
 	if err != nil || rec.Launched.IsZero() {

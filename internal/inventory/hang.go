@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// hangs are attempts that this package has given up but that have not ended. Each occupies a thread
+// hangs are attempts that this package has given up and that have not ended. Each occupies a thread
 // or a process, so nothing that hangs is tried again.
 type hangs struct {
 	mu  sync.Mutex
-	all map[string][]*hang // by the name of what hangs
+	all map[string][]*hang // by the name of the source
 }
 
 type hang struct {
@@ -19,10 +19,10 @@ type hang struct {
 	since time.Time
 }
 
-// hung is global, because drivers are too.
+// hung is global, as drivers are.
 var hung = hangs{all: map[string][]*hang{}}
 
-// add records that what hangs. The caller calls over if it ends after all.
+// add records that a source hangs. The caller calls over if it ends after all.
 func (h *hangs) add(what, text string, since time.Time) (over func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,7 +35,7 @@ func (h *hangs) add(what, text string, since time.Time) (over func()) {
 	}
 }
 
-// err returns why what is not asked again, or nil if it does not hang.
+// err returns an error if the source still hangs, so that it is not asked again; otherwise nil.
 func (h *hangs) err(what string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

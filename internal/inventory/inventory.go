@@ -1,8 +1,8 @@
-// Package inventory knows the node's devices, and which job was given which of them.
+// Package inventory finds the node's devices, and records which job was granted which of them.
 //
 // A scan may take seconds and may hang, because it asks a driver's library. So no event waits for
 // it: the result is stored in a file, and decisions use that file. A job's grant is stored on its
-// cgroup (Grant), like everything that jobs hold.
+// cgroup (Grant), like everything else that jobs hold.
 package inventory
 
 import "github.com/hookhost/hookhost/internal/topology"
@@ -25,8 +25,8 @@ type Inventory struct {
 	MIG map[string]map[string][]topology.DeviceNode `json:"-"`
 }
 
-// Source is the result of one way of finding devices. If Error is empty and Count is 0, there are
-// no devices.
+// Source is the result of one way to find devices. If Error is empty and Count is 0, there are no
+// devices.
 type Source struct {
 	Name  string `json:"name"`
 	Count int    `json:"count"`
@@ -34,8 +34,8 @@ type Source struct {
 	Error string `json:"error,omitempty"` // it failed, so its devices are not known
 }
 
-// Grant is what a job was given. It is complete in itself: if a device disappears or the inventory
-// changes, the job's grant stays the same.
+// Grant holds the devices that a job was given. It is complete in itself: if a device disappears or
+// the inventory changes, the job's grant stays the same.
 type Grant struct {
 	Devices []topology.Device `json:"devices"` // without their Links
 	// Leaving are devices that the job has given up but that are still in its filter. They are not

@@ -11,9 +11,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Numbering returns what the numbers of this machine's devices depend on. It is "boot ID", and "c
-// 195 nvidia" for each driver and major in /proc/devices. Most drivers get their major when they
-// are loaded, and it may differ each time.
+// Numbering returns the facts on which the numbers of this machine's devices depend. These are
+// "boot ID", and "c 195 nvidia" for each driver and major in /proc/devices. Most drivers get their
+// major when they are loaded, and it may differ each time.
 func Numbering(roots kernfs.Roots) ([]string, error) {
 	boot, err := roots.Proc.ReadFile("sys/kernel/random/boot_id")
 	if err != nil {
@@ -68,8 +68,8 @@ func (inv *Inventory) number(roots kernfs.Roots) {
 }
 
 // Numbered reports whether the inventory's numbers still belong to the same devices, given the
-// current result of Numbering. It is false if the inventory does not say what its numbers depend
-// on.
+// current result of Numbering. It is false if the inventory does not say on what its numbers
+// depend.
 func (inv *Inventory) Numbered(now []string) bool {
 	return len(inv.Numbering) > 0 &&
 		!slices.ContainsFunc(inv.Numbering, func(line string) bool { return !slices.Contains(now, line) })

@@ -23,7 +23,8 @@ type Options struct {
 	Limit time.Duration // for each source; 0 means 10 s
 	// Devices are those that the administrator has described.
 	Devices []Configured
-	// Node returns the node at a path in /dev. It fails if nothing is there or it is not a device.
+	// Node returns the node at a path in /dev. It fails if nothing exists there or it is not a
+	// device.
 	Node func(path string) (topology.DeviceNode, error)
 	// Glob returns the matching paths, as filepath.Glob does.
 	Glob func(pattern string) ([]string, error)

@@ -149,7 +149,7 @@ func (w *walk) makeNodefile() (string, error) {
 	}
 	path := filepath.Join(w.spec.AuxDir, name)
 	w.undo = append(w.undo, func(context.Context) error {
-		// The file tells the daemon of the TMPDIR, which it may be removing at this moment.
+		// With this file the daemon knows of the TMPDIR, which it may be removing at this moment.
 		if w.spec.TmpDir != "" {
 			left, err := LeftIn(w.spec.TmpDir, map[string]int{name: w.uid()})
 			if err != nil || len(left) > 0 {
@@ -165,7 +165,8 @@ func (w *walk) makeNodefile() (string, error) {
 			return "", &fs.PathError{Op: "setxattr", Path: path, Err: err}
 		}
 	}
-	// The job's user has to be able to read it, whatever the umask, but not to fill /run with it.
+	// The job's user must be able to read it, whatever the umask, but must not be able to fill /run
+	// with it.
 	return path, errors.Join(root.Chown(name, -1, gid), root.Chmod(name, 0o640))
 }
 

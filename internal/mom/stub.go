@@ -27,7 +27,7 @@ type stub struct {
 // stubName is the name under which this program is started as a stub.
 const stubName = "hookhost-stub"
 
-// order says what a stub becomes.
+// order describes the program that a stub becomes.
 type order struct {
 	Path       string
 	Args, Env  []string

@@ -17,7 +17,7 @@ import (
 // The file is text without escapes. Users control much of it: the job's name, account, paths, texts
 // in Resource_List and select, Variable_List, and at launch program, arguments and environment. All
 // of these may contain newlines, so a user can add lines that look like MoM's. A user can neither
-// remove a line of MoM nor change the order in which MoM writes. These rules tell the lines apart:
+// remove a line of MoM nor change the order in which MoM writes. These rules distinguish the lines:
 //
 //   - id: outside of launch the first one is MoM's, because no user text precedes it. At launch,
 //     program, arguments and environment do; a file with two ids is refused.

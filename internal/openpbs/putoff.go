@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A job whose place is taken by another is sent again at once a few times, because the other's end
-// is usually near. After that it waits between two tries.
+// A job that finds its place occupied by another is sent again immediately a few times, because the
+// other job is usually about to end. After that it waits between two attempts.
 const (
 	sentAtOnce = 10
 	putOffFor  = 30 * time.Second

@@ -121,7 +121,7 @@ func (r *Report) limitOfAll(m measure, hosts []string) *float64 {
 }
 
 // deviceCharts returns charts of the first devices that have a series: a job on many hosts has more
-// devices than can be told apart.
+// devices than anyone can distinguish.
 func (r *Report) deviceCharts() []chart {
 	var list []chart
 	for _, m := range deviceMeasures {
@@ -156,7 +156,7 @@ func (c chart) most() float64 {
 }
 
 // spreadHosts returns the hosts to draw, from those that have a series. If there are too many to
-// tell apart, they are spread evenly by cpu time: the least, the most and some in between.
+// distinguish, it selects hosts spread evenly by cpu time: the least, the most and some in between.
 func (r *Report) spreadHosts() []string {
 	hosts := slices.DeleteFunc(r.hostNames(), func(host string) bool { return r.Hosts[host].Series == nil })
 	if len(hosts) <= mostLines {

@@ -16,7 +16,7 @@ import (
 //go:embed document.html
 var documentText string
 
-// styleSheet is the only style of a document, whose policy has its hash.
+// styleSheet is the only style sheet of a document. The document's policy contains its hash.
 //
 //go:embed document.css
 var styleSheet string

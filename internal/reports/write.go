@@ -135,8 +135,8 @@ func below(dir string) (paths []string, size int64, err error) {
 }
 
 // Drain moves the waiting reports to disk, and returns how many it moved. It stops at the first
-// that cannot be written, which keeps waiting with the rest. It also removes old reports if it is
-// time to, on a full disk and on a node where no job ends as well.
+// that cannot be written, which keeps waiting with the rest. It also removes old reports if that is
+// due. So reports are also removed if the disk is full, or if no job ends on the node.
 func (s *Store) Drain() (moved int, err error) {
 	s.sweepIfDue(0)
 	s.waitLock.Lock()
