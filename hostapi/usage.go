@@ -12,7 +12,8 @@ type HostUsage struct {
 	SystemSeconds *float64 `json:"system_seconds,omitempty"`
 
 	// MemBytes is the greatest anonymous plus shared memory in any sample. If no sample saw any, or
-	// the job ran out of memory, it is the peak of the cgroup; MemSource says which.
+	// the job ran out of memory, it is the peak of the cgroup. Of a sister under pbs_mom, it may be
+	// MoM's figure. MemSource says which.
 	MemBytes  *int64 `json:"mem_bytes,omitempty"`
 	MemSource string `json:"mem_source,omitempty"`
 	// VmemBytes is the peak of memory plus swap, page cache included, if the kernel reports it.
