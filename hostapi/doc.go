@@ -55,7 +55,7 @@
 //	post-       the job's processes were        is logged; the job    accept
 //	suspend     stopped; its place may go to    stays suspended
 //	            others
-//	preresume   before a suspended job goes on  it stays suspended    accept
+//	preresume   before a suspended job resumes  it stays suspended    accept
 //	preterm     before the job is killed on     the job is not        accept
 //	            request                         killed
 //	abort       the start failed after begin    is logged             remove what exists
