@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -65,29 +64,18 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	if note := micsNote(share.Other); note != "" {
 		a.notes = append(a.notes, note)
 	}
-	if err := a.addVmem(job, chunks); err != nil {
-		return ask{}, err
-	}
 	if a.numa, err = numaOf(pbs.Pick(chunks, here), node); err != nil {
 		return ask{}, err
 	}
-	if err := a.addHuge(); err != nil {
-		return ask{}, err
+	for _, r := range resources {
+		if r.ask == nil {
+			continue
+		}
+		if err := r.ask(&a, job); err != nil {
+			return ask{}, err
+		}
 	}
-	if a.oomGroup, err = oomGroupOf(job); err != nil {
-		return ask{}, err
-	}
-	if a.pids, err = pidsOf(job); err != nil {
-		return ask{}, err
-	}
-	if a.pmem, err = sizeAsked(job, "pmem"); err != nil {
-		return ask{}, err
-	}
-	if a.pvmem, err = sizeAsked(job, "pvmem"); err != nil {
-		return ask{}, err
-	}
-	a.rlimits, err = rlimitsOf(job)
-	return a, err
+	return a, nil
 }
 
 // addWants adds the devices and the blocks that the job asks for. resources are those of configured
@@ -114,89 +102,12 @@ func sizeAsked(job *hostapi.Job, name string) (pbs.Size, error) {
 	return size, nil
 }
 
-// addVmem adds vmem from the job's own list. PBS does not schedule vmem by default, and then it
-// appears only there (openpbs-observed: vnode_list). With several hosts nothing says how much each
-// one has.
-func (a *ask) addVmem(job *hostapi.Job, chunks []pbs.VnodeChunk) error {
-	if a.Vmem != nil {
-		return nil
-	}
-	size, err := sizeAsked(job, "vmem")
-	if err != nil || size == 0 {
-		return err
-	}
-	for _, c := range chunks {
-		if c.Host != chunks[0].Host {
-			const note = "vmem=%s is not enforced: exec_vnode does not say how much of it each host has"
-			a.notes = append(a.notes, fmt.Sprintf(note, size.KB()))
-			return nil
-		}
-	}
-	a.Vmem = &size
-	return nil
-}
-
-// hpmemOf starts the names of resources that include the size of their huge pages: hpmem_2mb,
-// hpmem_1gb.
-const hpmemOf = "hpmem_"
-
-// addHuge adds huge pages of named sizes. A resource that names no size belongs to the site.
-func (a *ask) addHuge() error {
-	for name, v := range a.Other {
-		text, ok := strings.CutPrefix(name, hpmemOf)
-		page, err := pbs.ParseSize(text)
-		if !ok || err != nil || page <= 0 {
-			continue
-		}
-		size, err := pbs.ParseSize(v)
-		if err != nil {
-			return fmt.Errorf("resource %s=%s: %w", name, v, err)
-		}
-		if a.huge == nil {
-			a.huge = map[int64]pbs.Size{}
-		}
-		a.huge[int64(page)] = plus(a.huge[int64(page)], size)
-	}
-	return nil
-}
-
 // plus adds sizes that are not negative. Instead of overflowing it returns the largest size.
 func plus(a, b pbs.Size) pbs.Size {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
 	return a + b
-}
-
-// oomGroupOf returns the job's choice of memory.oom.group. It accepts the values that PBS accepts
-// for a boolean (openpbs attr_fn_b.c, is_true_or_false).
-func oomGroupOf(job *hostapi.Job) (*bool, error) {
-	v, ok := job.ResourceList["oom_group"]
-	if !ok {
-		return nil, nil
-	}
-	on := false
-	switch strings.ToLower(v) {
-	case "true", "t", "y", "1":
-		on = true
-	case "false", "f", "n", "0":
-	default:
-		return nil, fmt.Errorf("resource_list oom_group=%s: neither true nor false", v)
-	}
-	return &on, nil
-}
-
-// pidsOf returns the job's own limit on its tasks.
-func pidsOf(job *hostapi.Job) (*int64, error) {
-	v, ok := job.ResourceList["pids"]
-	if !ok {
-		return nil, nil
-	}
-	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < 1 {
-		return nil, fmt.Errorf("resource_list pids=%s: not a number of 1 or more", v)
-	}
-	return &n, nil
 }
 
 // micsNote tells a job that asks for nmics that it gets none, because such devices no longer exist.

@@ -6,8 +6,19 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
+
+// gpuResource is about GPUs by their number. Resources of other names may be the site's.
+var gpuResource = resource{
+	unenforced: func(p *policy, _ cgroup.Limits, _ host, a ask) []string {
+		if p.Devices.Enabled || a.NGPUs == 0 {
+			return nil
+		}
+		return []string{unenforced(fmt.Sprintf("ngpus=%d", a.NGPUs), "devices", false)}
+	},
+}
 
 // gpuTexts are the resources that describe the GPUs.
 var gpuTexts = []string{"gpu_model", "gpu_mem", "gpus"}

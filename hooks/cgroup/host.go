@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -32,57 +30,16 @@ type host struct {
 
 // survey reads what all jobs together may use.
 func (h *hook) survey() (there host, err error) {
-	there = host{
-		node:     h.node(),
-		cpus:     h.node().Online,
-		hasMem:   h.tree.Has("memory"),
-		hasMemsw: h.tree.Has("memsw"),
-		hasPids:  h.tree.Has("pids"),
-		v2:       h.tree.Mode() == cgroup.ModeV2,
-	}
-	if h.policy.Hugetlb.Enabled {
-		if there.hugePages, err = topology.ScanHugePages(h.roots); err != nil {
+	there = host{node: h.node(), v2: h.tree.Mode() == cgroup.ModeV2}
+	for _, r := range resources {
+		if r.offer == nil {
+			continue
+		}
+		if err := r.offer(h, &there); err != nil {
 			return host{}, err
 		}
 	}
-	if h.policy.Pids.Enabled {
-		if there.tasks, err = h.tasks(); err != nil {
-			return host{}, err
-		}
-	}
-	if h.policy.CPU.Enabled {
-		quota, limited, err := h.tree.Quota()
-		if err != nil {
-			return host{}, err
-		}
-		if limited {
-			there.quota = &quota
-		}
-	}
-	cpus, err := h.tree.CPUs()
-	if errors.Is(err, cgroup.ErrUnsupported) {
-		return there, nil // no cpusets here
-	}
-	if err != nil {
-		return host{}, err
-	}
-	there.cpus = cpus.Intersect(h.node().Online)
-	there.mems, err = h.tree.Mems()
-	return there, err
-}
-
-// tasks returns how many tasks all jobs together may have, by [pids] and by the cgroups above them.
-// 0 means that no limit is known.
-func (h *hook) tasks() (int64, error) {
-	total := h.policy.Pids.Left(min(h.node().Tasks, config.MaxPids))
-	above, err := h.tree.PidsAbove()
-	if err != nil || above == nil {
-		return total, err
-	}
-	if total == 0 {
-		return *above, nil
-	}
-	return min(total, *above), nil
+	return there, nil
 }
 
 // pool returns the devices that a job can be given: the ones that were found and the ones that it

@@ -1,12 +1,58 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/topology"
 )
+
+var hugetlbResource = resource{
+	ask: (*ask).addHuge,
+	offer: func(h *hook, there *host) (err error) {
+		if h.policy.Hugetlb.Enabled {
+			there.hugePages, err = topology.ScanHugePages(h.roots)
+		}
+		return err
+	},
+	decide: (*policy).decideHugetlb,
+	unenforced: func(p *policy, _ cgroup.Limits, _ host, a ask) []string {
+		if p.Hugetlb.Enabled || (a.HPMem == nil || *a.HPMem == 0) && len(a.huge) == 0 {
+			return nil
+		}
+		return []string{unenforced("hpmem", "hugetlb", false)}
+	},
+	parent: (*policy).limitHugetlbOfAll,
+}
+
+// hpmemOf starts the names of resources that include the size of their huge pages: hpmem_2mb,
+// hpmem_1gb.
+const hpmemOf = "hpmem_"
+
+// addHuge adds huge pages of named sizes. A resource that names no size belongs to the site.
+func (a *ask) addHuge(*hostapi.Job) error {
+	for name, v := range a.Other {
+		text, ok := strings.CutPrefix(name, hpmemOf)
+		page, err := pbs.ParseSize(text)
+		if !ok || err != nil || page <= 0 {
+			continue
+		}
+		size, err := pbs.ParseSize(v)
+		if err != nil {
+			return fmt.Errorf("resource %s=%s: %w", name, v, err)
+		}
+		if a.huge == nil {
+			a.huge = map[int64]pbs.Size{}
+		}
+		a.huge[int64(page)] = plus(a.huge[int64(page)], size)
+	}
+	return nil
+}
 
 // hugetlb returns the huge pages that the job asked for, by page size. hpmem is in pages of the
 // kernel's default size.
@@ -102,4 +148,18 @@ func hugeShortage(h host, page, want, free, total int64) error {
 		name = hpmemOf + pbs.Size(page).KB()
 	}
 	return exceeds(name+" limit (%s) exceeds available (%s)", want, free, total)
+}
+
+func (p *policy) limitHugetlbOfAll(l *cgroup.Limits, h host, jobs []holding) {
+	if !p.Hugetlb.Enabled {
+		return
+	}
+	l.Hugetlb = map[int64]int64{}
+	for page := range h.hugePages.Total {
+		total, held := p.hugeTotal(h, page), int64(0)
+		for _, o := range jobs {
+			held += o.limits.Hugetlb[page]
+		}
+		l.Hugetlb[page] = max(total, held)
+	}
 }

@@ -8,6 +8,10 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
+var ioResource = resource{
+	decide: func(p *policy, l *cgroup.Limits, _ host, _ ask, _ []holding) error { l.IO = p.io; return nil },
+}
+
 // resolveIO turns io.max of the configuration into limits by device number, with the numbers that
 // the devices have now. It fails on a value that the kernel would refuse at each begin.
 func (p *policy) resolveIO(sys *kernfs.FS) error {

@@ -398,7 +398,8 @@ func TestQuotaOfTheParent(t *testing.T) {
 			there.quota = &tt.parent
 		}
 		var l cgroup.Limits
-		testPolicy(t, func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true }).decideShares(&l, there, tt.ncpus)
+		p := testPolicy(t, func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true })
+		must.NoError(t, p.decideShares(&l, there, ask{HostShare: pbs.HostShare{NCPUs: tt.ncpus}}, nil))
 		if l.Quota != tt.want || l.Period != 100*time.Millisecond {
 			t.Errorf("%d cpus below %v: %v of %v, want %v", tt.ncpus, tt.parent, l.Quota, l.Period, tt.want)
 		}
@@ -420,11 +421,12 @@ func TestZeroCPUsGetWhatPBSCgroupsGives(t *testing.T) {
 		{0, 0, 1.03, 100 * time.Millisecond, 2, time.Millisecond},
 	} {
 		var l cgroup.Limits
-		testPolicy(t, func(f *config.File) {
+		p := testPolicy(t, func(f *config.File) {
 			f.CPU.ZeroCPUsSharesFraction, f.CPU.ZeroCPUsQuotaFraction = tt.shares, tt.quota
 			f.CPU.CfsQuotaFudgeFactor = tt.fudge
 			f.CPU.CfsPeriod = config.Duration(tt.period)
-		}).decideShares(&l, fourCPUs(0), 0)
+		})
+		must.NoError(t, p.decideShares(&l, fourCPUs(0), ask{}, nil))
 		if l.CPUShares != tt.wantShares || l.Quota != tt.want || l.Period != tt.period {
 			t.Errorf("%+v: shares %d, quota %v of %v", tt, l.CPUShares, l.Quota, l.Period)
 		}

@@ -3,7 +3,7 @@
 // the end.
 //
 // It handles all events except execjob_prologue. No other hook moves processes: they ask this one.
-// internal/cgroup deals with the kernel's files, and limits.go and memory.go decide the numbers.
+// internal/cgroup deals with the kernel's files, and the files of resources decide the numbers.
 // Nothing here knows a file name.
 //
 // The hook's table of what is taken is filled from the marks on the cgroups. A change is written to

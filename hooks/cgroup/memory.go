@@ -9,15 +9,27 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
+var memoryResource = resource{
+	offer:  func(h *hook, there *host) error { there.hasMem = h.tree.Has("memory"); return nil },
+	decide: (*policy).decideMemory,
+	unenforced: func(p *policy, l cgroup.Limits, _ host, a ask) []string {
+		if a.Mem == nil || l.Mem != nil {
+			return nil
+		}
+		return []string{unenforced("mem="+a.Mem.KB(), "memory", p.Memory.Enabled)}
+	},
+	parent: func(p *policy, l *cgroup.Limits, h host, jobs []holding) {
+		if p.Memory.Enabled && h.hasMem {
+			mem := max(p.memTotal(h.node), wholePages(heldMem(jobs)))
+			l.Mem = &mem
+		}
+	},
+}
+
 // memTotal returns the memory for all jobs together, in whole pages. The kernel rounds limits down,
 // and a limit that equals the total must be recognized again.
 func (p *policy) memTotal(n *topology.Node) int64 {
 	return wholePages(p.Memory.Left(n.MemTotal))
-}
-
-// swapTotal returns the swap for all jobs together, in whole pages.
-func (p *policy) swapTotal(n *topology.Node) int64 {
-	return wholePages(p.Memsw.Left(n.SwapTotal))
 }
 
 // kernelLimitsMem reports whether the kernel limits mem, page cache included. If not, the follower
@@ -113,10 +125,8 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 		if err := exceeds("mem requested (%s) exceeds mem available (%s)", limit, max(0, free), total); err != nil {
 			return err
 		}
-	case p.Memory.EnforceDefault && p.Memory.Default > 0 && !(p.Memory.ExclhostIgnoreDefault && a.exclhost):
-		limit = min(int64(p.Memory.Default), total)
 	default:
-		limit = total
+		limit = p.defaultMem(a, total)
 	}
 	l.Mem = &limit
 	if p.Memory.Swappiness >= 0 {
@@ -125,72 +135,18 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	return nil
 }
 
-// decideOOM decides what happens near the limit and when it is hit. Only v2 can be configured for
-// that.
-func (p *policy) decideOOM(l *cgroup.Limits, h host, a ask) {
-	if !p.Memory.Enabled || !h.v2 {
-		return
+// defaultMem returns the limit of a job that asked for no mem. All jobs together may have total.
+func (p *policy) defaultMem(a ask, total int64) int64 {
+	if p.Memory.EnforceDefault && p.Memory.Default > 0 && !(p.Memory.ExclhostIgnoreDefault && a.exclhost) {
+		return min(int64(p.Memory.Default), total)
 	}
-	l.OOMGroup = &p.Memory.OOMGroup
-	if a.oomGroup != nil {
-		l.OOMGroup = a.oomGroup
-	}
-	if p.Memory.HighPercent > 0 && l.Mem != nil {
-		high := wholePages(int64(float64(*l.Mem) * p.Memory.HighPercent / 100))
-		l.MemHigh = &high
-	}
+	return total
 }
 
-func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) error {
-	if !p.Memsw.Enabled || !h.hasMemsw {
-		return nil
-	}
-	total := p.memTotal(h.node) + p.swapTotal(h.node)
-	var limit int64
-	switch {
-	case a.Vmem != nil:
-		limit = int64(*a.Vmem)
-		least := pbs.Size(leastMem)
-		if a.Mem != nil {
-			least = max(least, *a.Mem)
-		}
-		if *a.Vmem < least {
-			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(),
-				least.KB())
-		}
-		free := max(0, total-heldMemsw(others))
-		if a.had.MemSwap != nil {
-			free = max(free, *a.had.MemSwap)
-		}
-		if err := exceeds("vmem requested (%s) exceeds vmem available (%s)", limit, free, total); err != nil {
-			return err
-		}
-		if l.Mem != nil && a.Mem == nil && *l.Mem > limit {
-			l.Mem = &limit // mem was a default, but vmem was requested
-		}
-	case l.Mem == nil:
-		return nil
-	default:
-		limit = p.memswOf(h.node, a, *l.Mem)
-	}
-	if l.Mem != nil {
-		limit = max(limit, *l.Mem)
-	}
-	l.MemSwap = &limit
-	return nil
-}
-
-// memswOf returns the limit of memory plus swap for a given memory limit, if no vmem was asked for.
-func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
-	if p.Memsw.EnforceDefault && !(p.Memsw.ExclhostIgnoreDefault && a.exclhost) {
-		return p.defaultMemsw(n, mem)
-	}
-	return p.memTotal(n) + p.swapTotal(n)
-}
-
-// defaultMemsw returns the default limit of memory plus swap for a job that asked for no vmem.
-func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
-	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
+// allMemIsFor reports whether a job that asked for no mem gets all the memory for jobs.
+func (p *policy) allMemIsFor(h host, a ask) bool {
+	total := p.memTotal(h.node)
+	return p.Memory.Enabled && a.Mem == nil && p.defaultMem(a, total) == total
 }
 
 // heldMem returns the memory that jobs hold.
@@ -198,16 +154,6 @@ func heldMem(jobs []holding) (held int64) {
 	for _, o := range jobs {
 		if o.limits.Mem != nil {
 			held += *o.limits.Mem
-		}
-	}
-	return held
-}
-
-// heldMemsw returns the memory plus swap that jobs hold.
-func heldMemsw(jobs []holding) (held int64) {
-	for _, o := range jobs {
-		if o.limits.MemSwap != nil {
-			held += *o.limits.MemSwap
 		}
 	}
 	return held

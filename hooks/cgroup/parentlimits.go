@@ -19,26 +19,10 @@ import (
 // parentLimits returns the limits of all jobs together, given what they hold.
 func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 	var l cgroup.Limits
-	if p.Memory.Enabled && h.hasMem {
-		mem := max(p.memTotal(h.node), wholePages(heldMem(jobs)))
-		l.Mem = &mem
-		if p.Memsw.Enabled && h.hasMemsw {
-			l.MemSwap = new(max(mem+p.swapTotal(h.node), wholePages(heldMemsw(jobs))))
+	for _, r := range resources {
+		if r.parent != nil {
+			r.parent(p, &l, h, jobs)
 		}
-	}
-	if h.tasks > 0 && h.hasPids {
-		l.Pids = &h.tasks
-	}
-	if !p.Hugetlb.Enabled {
-		return l
-	}
-	l.Hugetlb = map[int64]int64{}
-	for page := range h.hugePages.Total {
-		total, held := p.hugeTotal(h, page), int64(0)
-		for _, o := range jobs {
-			held += o.limits.Hugetlb[page]
-		}
-		l.Hugetlb[page] = max(total, held)
 	}
 	return l
 }

@@ -11,10 +11,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/sample"
 )
+
+var pmemResource = resource{
+	ask: func(a *ask, job *hostapi.Job) (err error) {
+		if a.pmem, err = sizeAsked(job, "pmem"); err != nil {
+			return err
+		}
+		a.pvmem, err = sizeAsked(job, "pvmem")
+		return err
+	},
+}
 
 // processSampler samples the processes of a job with pmem or pvmem, by /proc. On nodes without a
 // memory controller it also samples mem. It sleeps until a resize if the job has no such bounds.

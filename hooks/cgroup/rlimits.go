@@ -18,6 +18,10 @@ import (
 // or N:M. PBS accepts such a request only if the administrator has defined the resource.
 const rlimitPrefix = "rlimit_"
 
+var rlimitResource = resource{
+	ask: func(a *ask, job *hostapi.Job) (err error) { a.rlimits, err = rlimitsOf(job); return err },
+}
+
 // rlimitsOf returns the limits that the job itself asks for, by name. PBS passes on unknown names
 // like any others, so they are an error here.
 func rlimitsOf(job *hostapi.Job) (map[string]proc.Rlimit, error) {

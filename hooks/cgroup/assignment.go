@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/inventory"
+)
+
+// assignment is what a job gets.
+type assignment struct {
+	limits cgroup.Limits
+	allMem bool             // the job asked for no mem, and its limit is all the memory for jobs
+	ask    ask              // as granted: a job with blocks asks for their contents
+	grant  *inventory.Grant // nil if it asked for no devices
+	notes  []string         // for the report: requests that are not enforced
+}
+
+// usage returns the report of a job with this assignment that has used nothing yet.
+func (got assignment) usage(there host) *hostapi.HostUsage {
+	cpus, mems := got.limits.CPUs, got.limits.Mems
+	if cpus.IsEmpty() {
+		cpus, mems = there.cpus, there.mems
+	}
+	return &hostapi.HostUsage{
+		CPUs: cpus.String(), Mems: mems.String(), NCPUs: got.ask.NCPUs, MemLimitBytes: got.limits.Mem,
+	}
+}
+
+// assign decides what a job gets for its request on this host, given what the other jobs hold. It
+// reads and writes nothing. The kind of an error is KindJob if the host could never give that much,
+// and KindBusy if other jobs are in the way.
+func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
+	var l cgroup.Limits
+	blocks, err := p.decideBlocks(h, &a, others)
+	if err != nil {
+		return assignment{}, err
+	}
+	devices, err := p.decideCPUs(&l, h, a, blocks, others)
+	if err != nil {
+		return assignment{}, err
+	}
+	grant, err := a.grant(h, devices, blocks)
+	if err != nil {
+		return assignment{}, err
+	}
+	notes := a.notes
+	for _, r := range resources {
+		if r.decide == nil {
+			continue
+		}
+		if err := r.decide(p, &l, h, a, others); err != nil {
+			return assignment{}, err
+		}
+	}
+	for _, r := range resources {
+		if r.unenforced != nil {
+			notes = append(notes, r.unenforced(p, l, h, a)...)
+		}
+	}
+	return assignment{limits: l, allMem: p.allMemIsFor(h, a), ask: a, grant: grant, notes: notes}, nil
+}
+
+// heldBy names the jobs that hold cpus, or devices of the resource. It is for people who wonder why
+// their job has to wait.
+func heldBy(resource string, others []holding) string {
+	var who []string
+	for _, o := range others {
+		if what := o.holds(resource); what != "" {
+			who = append(who, fmt.Sprintf("%s by job %s", what, o.id))
+		}
+	}
+	if len(who) == 0 {
+		return ""
+	}
+	if len(who) > 8 {
+		who = append(who[:8], fmt.Sprintf("and %d more", len(who)-8))
+	}
+	return "; held: " + strings.Join(who, ", ")
+}
