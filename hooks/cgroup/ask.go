@@ -14,29 +14,29 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ask is a job's request on this host.
+// ask is what a job requests on this host.
 type ask struct {
 	pbs.HostShare
-	pids     *int64             // the job's limit on its tasks (-l pids=N); nil if none
+	pids     *int64             // -l pids=N; nil if not given
 	oomGroup *bool              // -l oom_group=false; nil if not given
 	huge     map[int64]pbs.Size // hpmem_2mb and so on, by page size in bytes
-	numa     map[int]int        // ncpus by NUMA node, from vnodes host[n]; nil if there are none
-	notes    []string           // parts of the request that cannot be met
-	exclhost bool               // no other job may use its hosts (-l place=exclhost)
+	numa     map[int]int        // ncpus by NUMA node, from vnodes host[n]; nil without such vnodes
+	notes    []string           // requests that cannot be met, explained to the job's owner
+	exclhost bool               // -l place=exclhost: the job shares its hosts with no other
 
 	chunks []pbs.VnodeChunk // of all hosts
 	here   []int            // the indices of this host's chunks
 
-	wants  []placement.Want // devices; see addWants
-	blocks int              // parts of the host
+	wants  []placement.Want // the requested devices; see addWants
+	blocks int              // the requested number of blocks, which are parts of the host
 
-	// had is what a job that is being resized already holds: its cpus, and otherwise what it asked
-	// for.
+	// had is what a job already holds while it is being resized: its cpus, and otherwise what it
+	// requested.
 	had      cgroup.Limits
-	hadGrant *inventory.Grant // nil without devices
+	hadGrant *inventory.Grant // nil if it holds no devices
 
-	// pmem is the most memory that each process of the job may hold, and pvmem the most address
-	// space. 0 means not requested.
+	// pmem and pvmem limit the memory and the address space of each process of the job. 0 means not
+	// requested.
 	pmem, pvmem pbs.Size
 	rlimits     map[string]proc.Rlimit // by name
 }
@@ -78,9 +78,9 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	return a, nil
 }
 
-// addWants adds the devices and the blocks that the job asks for. resources are those of configured
-// devices. Call it only where hookhost manages devices. Elsewhere gpus, blocks and the like belong
-// to the site and can have any value.
+// addWants adds the devices and blocks that the job requests. resources are those of configured
+// devices. Call it only where hookhost manages devices: elsewhere gpus, blocks and the like belong
+// to the site and may have any value.
 func (a *ask) addWants(job *hostapi.Job, resources []string) (err error) {
 	a.wants, err = wantsOf(a.chunks, a.here, job, resources)
 	if err == nil {
@@ -89,7 +89,8 @@ func (a *ask) addWants(job *hostapi.Job, resources []string) (err error) {
 	return err
 }
 
-// sizeAsked returns a size from the job's own list. PBS writes 0 for a size that was not requested.
+// sizeAsked returns a size from the job's own resource list. PBS writes 0 for a size that was not
+// requested.
 func sizeAsked(job *hostapi.Job, name string) (pbs.Size, error) {
 	text, ok := job.ResourceList[name]
 	if !ok {

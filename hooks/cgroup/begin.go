@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// ExecjobBegin creates the job's cgroup with its limits. If anything fails, nothing is left behind.
+// ExecjobBegin creates the job's cgroup with its limits. If any step fails, it cleans up.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out, err := h.beginJob(ctx, req)
 	if err != nil {
@@ -80,17 +80,17 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := h.create(ctx, j, got, mark); err != nil {
 		return nil, err
 	}
-	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // counts from here on
+	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // counting starts here
 		h.logOf(j.ID()).Warn(err)
 	}
 	out.CallAgain = h.soonestCall(0)
 	return out, nil
 }
 
-// askFor returns what the event's job asks for on this host; see askOf.
+// askFor returns what the job requests on this host; see askOf.
 func askFor(req *hostapi.Request) (ask, error) {
 	a, err := askOf(req.Job, req.Node)
-	if errors.Is(err, pbs.ErrNotOnHost) { // MoM disagrees: one of the two has the wrong name for this host
+	if errors.Is(err, pbs.ErrNotOnHost) { // MoM and hookhost know this host by different names
 		return ask{}, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func askFor(req *hostapi.Request) (ask, error) {
 	return a, nil
 }
 
-// askWithDevices is askFor, including devices where [devices] is enabled.
+// askWithDevices is like askFor and adds devices where [devices] is enabled.
 func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	a, err := askFor(req)
 	if err != nil || !p.Devices.Enabled {
@@ -111,7 +111,7 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 	return a, nil
 }
 
-// enter takes the lock once the job has no cgroup left from an earlier run.
+// enter takes the lock after removing any cgroup that an earlier run of the job left.
 func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (unlock func(), err error) {
 	h.unwatch(j.ID())
 	h.disown(j.ID())
@@ -134,11 +134,11 @@ func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 }
 
 // clear removes a cgroup that already has the job's id. It is left over from a run that ended
-// without its end event, or from this very event before a crash. The caller does not hold the lock,
+// without its end event, or from this same event before a crash. The caller does not hold the lock,
 // because killing takes time.
 func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) error {
-	// Two jobs can have the same number, for example after the records were deleted. Then the other
-	// job's MoM is still alive.
+	// Two jobs can have the same id, for example after PBS's records were deleted. In that case the
+	// other job's MoM is still alive.
 	if r, err := j.JobMark(); err == nil && r.Begin.MoM != nil && (mom == nil || *mom != *r.Begin.MoM) &&
 		proc.Alive(h.roots.Proc, *r.Begin.MoM) {
 		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it",
@@ -156,8 +156,8 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup and writes two marks on it: the job and the devices that it was given. If
-// anything fails, it removes the cgroup again.
+// create makes the cgroup and writes two marks on it: the job, and the devices that it was given.
+// If either fails, it removes the cgroup again.
 func (h *hook) create(
 	ctx context.Context,
 	j *cgroup.Job,
@@ -192,8 +192,8 @@ func (h *hook) create(
 	return nil
 }
 
-// markKind returns the kind of an error from writing a mark. A job's request can be too long for an
-// extended attribute (setxattr(2)).
+// markKind returns the error kind for a mark that could not be written. A job's request can be too
+// long for an extended attribute (setxattr(2)).
 func markKind(err error) hostapi.Kind {
 	if errors.Is(err, unix.E2BIG) {
 		return hostapi.KindJob
@@ -202,8 +202,8 @@ func markKind(err error) hostapi.Kind {
 }
 
 // begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook
-// from the start (openpbs mom_mach.c, ATR_VFLAG_HOOK). Resources that cannot be measured here are
-// left to MoM.
+// from the start (openpbs mom_mach.c, ATR_VFLAG_HOOK). Resources that cannot be measured on this
+// host are left to MoM.
 func (h *hook) begun(got assignment, there host) *hostapi.Outcome {
 	used := hostapi.Resources{"ncpus": fmt.Sprint(got.ask.NCPUs)}
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {

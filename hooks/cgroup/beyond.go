@@ -7,14 +7,14 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// beyondNode is the cause of a KindJob error: the job asks for more than this node has in total,
-// even when it is empty.
+// beyondNode is the cause of a KindJob error: the job requests more than this node could give it
+// even when empty.
 type beyondNode struct{ err error }
 
 func (e *beyondNode) Error() string { return e.err.Error() }
 func (e *beyondNode) Unwrap() error { return e.err }
 
-// beyond is hostapi.Errorf with such a cause.
+// beyond is like hostapi.Errorf, with beyondNode as the cause.
 func beyond(format string, args ...any) error {
 	return hostapi.Errorf(hostapi.KindJob, "%w", &beyondNode{fmt.Errorf(format, args...)})
 }
@@ -24,9 +24,11 @@ func beyond(format string, args ...any) error {
 //
 // Under PBS the scheduler chose this node. It may not know yet that the node lost a GPU or that its
 // configuration was narrowed. So the job is not to blame, but without the hold such a node would
-// empty the queue. fail_action does not apply either: users must not be able to put nodes offline
-// (openpbs pbs_cgroups.PY, CgroupLimitError). Other errors are returned unchanged. So are those of
-// `hookhost run`, whose user chose the node.
+// drain the queue. fail_action does not apply either: users must not be able to put nodes offline
+// (openpbs pbs_cgroups.PY, CgroupLimitError).
+//
+// Other errors are returned unchanged. So are those of `hookhost run`, where the user chose the
+// node.
 func holdBeyond(begin *hostapi.Request, err error) (*hostapi.Outcome, error) {
 	_, is := errors.AsType[*beyondNode](err)
 	if !is || begin == nil || begin.MoM != nil {

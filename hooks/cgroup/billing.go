@@ -12,20 +12,20 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// account is what a job has been billed for so far. The host stores it with the rest of the hook's
-// state.
+// account records what a job has been billed for so far. The host stores it with the rest of the
+// hook's state.
 type account struct {
 	Joules   float64       `json:"joules,omitempty"`
 	Billed   float64       `json:"billed,omitempty"`       // units
 	BilledTo time.Duration `json:"billed_to_ns,omitempty"` // the elapsed time that Billed covers
 }
 
-// energyBeat is how often the energy of a live job is counted, no matter who asks. Frequent
-// readings would reveal what other programs compute (CVE-2020-8694). The processor's counters can
-// wrap around within a quarter of an hour.
+// energyBeat is how often the energy of a live job is counted, however often it is asked for.
+// Frequent readings would reveal what other programs compute (CVE-2020-8694). The processor's
+// counters can wrap around within a quarter of an hour.
 const energyBeat = 5 * time.Minute
 
-// reading is a reading of the meter and its time.
+// reading is a reading of the meter, with its time.
 type reading struct {
 	joules float64
 	at     time.Time
@@ -46,11 +46,11 @@ func (h *hook) openMeter() {
 }
 
 // bill updates the account in s and copies it to u. The mark in s says what the job has held since
-// the last count. An amount that cannot be read is counted later.
+// the last count. An amount that cannot be read now is counted later.
 //
 // The mother superior bills the job for all its hosts, because a sister may not know how long the
-// job has run. With settle, energy is counted up to now, otherwise up to the last beat. Energy is
-// reported in whole joules.
+// job has run. If settle is set, energy is counted up to now, otherwise up to the last beat. Energy
+// is reported in whole joules.
 func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle bool) error {
 	var errs []error
 	if len(h.policy.Billing.Weights) > 0 && s.Begin != nil && s.Begin.Job.MotherSuperior {
@@ -88,8 +88,9 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 	return usage.BillingRate(h.policy.Billing.Weights, held), nil
 }
 
-// addEnergy adds the job's share of the energy used since its last count. It counts at most once a
-// beat, or immediately with settle. The first count by this process only sets the starting point.
+// addEnergy adds the job's share of the energy used since its last count. It counts at most once
+// per beat, or immediately if settle is set. The first count by this process only sets the starting
+// point.
 func (h *hook) addEnergy(s *state, id string, settle bool) error {
 	var before *reading
 	h.with(id, func(e *job) { before = e.counted })
@@ -107,8 +108,8 @@ func (h *hook) addEnergy(s *state, id string, settle bool) error {
 	return nil
 }
 
-// soonestCall returns when the host should call again: after wanted (0: never), or sooner for the
-// next count of energy.
+// soonestCall returns when the host should call again. That is after wanted (0: never), or earlier
+// if energy has to be counted before.
 func (h *hook) soonestCall(wanted time.Duration) time.Duration {
 	if h.meter == nil || wanted > 0 && wanted < energyBeat {
 		return wanted

@@ -11,12 +11,12 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// A job that asks for blocks gets whole blocks: their cpus, memory and devices. Its other requests
+// A job that requests blocks gets whole blocks: their cpus, memory and devices. Its other requests
 // may be smaller, since PBS itself adds ncpus=1, but not larger. Jobs with and without blocks can
-// share a host. A block is free when no job holds the block or any cpu or device in it.
+// share a host. A block is free if no job holds the block or any cpu or device in it.
 
-// blocksOf returns how many blocks the chunks of this host ask for. Its arguments and errors are
-// those of wantsOf.
+// blocksOf returns how many blocks the chunks of this host request. It takes the same arguments and
+// returns the same errors as wantsOf.
 func blocksOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job) (int, error) {
 	sum := 0
 	for _, c := range pbs.Pick(chunks, here) {
@@ -39,7 +39,7 @@ type blockShare struct {
 	devices    []string // IDs
 }
 
-// decideBlocks chooses blocks for a job that asks for some, and changes the request to match their
+// decideBlocks chooses blocks for a job that requests some, and changes the request to match their
 // contents. For other jobs it returns nil.
 func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, error) {
 	if a.blocks == 0 || h.devices == nil {
@@ -62,7 +62,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	var cpus kernfs.IDSet
 	for _, o := range others {
 		cpus = cpus.Union(o.limits.CPUs)
-		if o.grant != nil && o.limits.CPUs.IsEmpty() { // without cpus, only the block numbers show what it holds
+		if o.grant != nil && o.limits.CPUs.IsEmpty() { // without cpusets, only the block numbers tell
 			taken = append(taken, o.grant.Blocks...)
 		}
 	}
@@ -96,7 +96,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	return got, a.become(h, got)
 }
 
-// become changes the request to the contents of the blocks. It fails if the job asked for more.
+// become changes the request to the contents of the blocks. It fails if the job requested more.
 func (a *ask) become(h host, blocks *blockShare) error {
 	more := func(resource string, want, have any) error {
 		return beyond("%s requested (%v) exceeds what is in %d of the blocks (%v)", resource, want, a.blocks, have)

@@ -15,7 +15,7 @@ type policy struct {
 	config.File
 	exclude kernfs.IDSet
 	place   placement.Policy
-	io      []cgroup.IOLimit // limits of each job on devices: see resolveIO
+	io      []cgroup.IOLimit // each job's I/O limits by device: see resolveIO
 }
 
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the

@@ -31,8 +31,8 @@ func countOf(resources map[string]string, name string) (int, error) {
 }
 
 // countOfJob returns the count of a resource that appears only in the job's own list (-l fpga=1).
-// PBS leaves resources that its scheduler does not count out of exec_vnode. With several hosts
-// nothing says how many each one has, and countOfJob fails.
+// PBS leaves resources out of exec_vnode that its scheduler does not count. With several hosts
+// nothing says how many each one gets, so countOfJob fails.
 func countOfJob(list hostapi.Resources, chunks []pbs.VnodeChunk, name string) (int, error) {
 	if slices.ContainsFunc(chunks, func(c pbs.VnodeChunk) bool { return c.Resources[name] != "" }) {
 		return 0, nil
@@ -61,8 +61,7 @@ func resourceErr(name, value string, err error) error {
 	return fmt.Errorf("resource %s=%s: %w", name, shownValue(value), err)
 }
 
-// shownValue returns text in a form that an error can quote: one printable line that is not too
-// long.
+// shownValue prepares text for quoting in an error: one printable line of limited length.
 func shownValue(text string) string {
 	const most = 64
 	cut := ""

@@ -13,10 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExecjobEpilogue kills what the job left behind and reports what it used. The cgroup and its
-// counters stay until the host has stored the report and sends end, so that an interrupted epilogue
-// can be repeated. The job's cpus, memory and devices are available to others right away (see
-// assign).
+// ExecjobEpilogue kills the job's remaining processes and reports what the job used. The cgroup and
+// its counters stay until the host has stored the report and sends end. So an interrupted epilogue
+// can be repeated. Other jobs can have the job's cpus, memory and devices right away (see assign).
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
@@ -30,7 +29,7 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
-// ExecjobEnd removes the cgroup, and first does whatever epilogue did not finish.
+// ExecjobEnd removes the cgroup. Before that it completes what epilogue did not finish.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
@@ -54,7 +53,7 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// last takes the turn of a job that is ending. j is nil if the job has no cgroup here.
+// last takes the turn of a job that is ending. j is nil if the job does not have a cgroup here.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, release, err = h.turn(ctx, req); err != nil {
 		return nil, state{}, nil, err
@@ -74,8 +73,8 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 	return j, s, release, nil
 }
 
-// ended sets the kind of an error in a job's last events. What remains of a job is for the
-// administrator to clean up.
+// ended sets the kind of an error in a job's last events. If part of a job remains, the
+// administrator has to clean it up.
 func ended(j *cgroup.Job, err error) error {
 	if err == nil {
 		return nil
@@ -83,10 +82,11 @@ func ended(j *cgroup.Job, err error) error {
 	return hostapi.Errorf(hostapi.KindNode, "end job %s: %w", j.ID(), err)
 }
 
-// finish kills first and measures then, so that what stragglers used until they died is counted.
-// Each step runs even if an earlier one failed, and the outcome has whatever could be measured.
+// finish kills first and measures afterwards, so that the count includes what stragglers used until
+// they died. Each step runs even if an earlier one failed, and the outcome has whatever could be
+// measured.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
-	if err := noteMem(j); err != nil { // what it holds is gone with its processes
+	if err := noteMem(j); err != nil { // the memory is released together with the processes
 		h.logOf(j.ID()).Warn(err)
 	}
 	report, notes, killErr := h.kill(ctx, j)
@@ -97,7 +97,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	if u != nil {
 		u.Kill = report
 		settleMem(u)
-		if err := h.bill(&s, job, u, true); err != nil { // the job has ended all the same
+		if err := h.bill(&s, job, u, true); err != nil { // the job has ended in any case
 			h.logOf(j.ID()).Warn(err)
 		}
 		out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)
@@ -115,10 +115,10 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	return out, err
 }
 
-// kill ends every process of the job. It sends SIGTERM first if a grace is configured. Then it
-// sends SIGKILL until the cgroup is empty or kill_timeout runs out. A cgroup that only looks empty
-// is no problem, because the kernel refuses to remove one that is not. The notes name processes
-// outside the job that had to be killed as well.
+// kill ends every process of the job. It sends SIGTERM first if a grace period is configured. Then
+// it sends SIGKILL until the cgroup is empty or kill_timeout runs out. It does no harm if the
+// cgroup only looks empty, because the kernel refuses to remove one that is not. The notes name
+// processes outside the job that had to be killed as well.
 func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, notes []string, err error) {
 	r = &hostapi.KillReport{Signal: "none"}
 	pids, err := j.Processes()
@@ -141,13 +141,13 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 	return r, result.Notes(), errors.Join(err, killErr)
 }
 
-// errStarved means that the remaining processes of a job are waiting for a cpu to die on, while
-// other jobs use the cpus. The end takes longer then, and the host sends it again. It is neither
-// ErrNotEmpty nor ErrBusy, so the node does not go offline.
+// errStarved means that other jobs use the cpus, and the remaining processes are waiting for a cpu
+// on which to die. Ending the job takes longer then, and the host sends end again. Since errStarved
+// is neither ErrNotEmpty nor ErrBusy, the node does not go offline.
 var errStarved = errors.New("what is left waits for a cpu")
 
-// killAll calls j.Kill and logs what was killed outside the job. It returns errStarved if ctx was
-// too short for processes that are still waiting for a cpu.
+// killAll calls j.Kill and logs which processes outside the job were killed. It returns errStarved
+// if ctx ended while processes were still waiting for a cpu.
 func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, error) {
 	result, err := j.Kill(ctx)
 	for _, note := range result.Notes() {
@@ -161,8 +161,8 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, e
 	return result, err
 }
 
-// terminate sends SIGTERM and waits for the processes to exit. It waits no longer than the grace,
-// and leaves kill_timeout before the alarm.
+// terminate sends SIGTERM and waits for the processes to exit. It waits no longer than the grace
+// period, and leaves time for kill_timeout before the alarm.
 func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	grace := time.Duration(h.policy.Cgroup.KillGrace)
 	if alarm, ok := ctx.Deadline(); ok {
@@ -175,14 +175,14 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
 	if thawErr := j.Thaw(ctx); !errors.Is(thawErr, cgroup.ErrUnsupported) && !errors.Is(thawErr, cgroup.ErrNotFound) {
 		err = errors.Join(err, thawErr)
 	}
-	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // the rest has used up its grace
+	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // the grace period is over for the rest
 		err = errors.Join(err, waitErr)
 	}
 	return err
 }
 
-// remove kills the processes in the cgroup and then removes it. Both steps are tried even if the
-// first fails. If processes are only waiting for a cpu, the cgroup is left for a later sweep.
+// remove kills the processes in the cgroup and then removes it. It tries both steps even if the
+// first fails. If processes are only waiting for a cpu, it leaves the cgroup to a later sweep.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	h.stopWatch(j.ID())
 	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
@@ -195,8 +195,8 @@ func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
 	return errors.Join(err, h.removeDirs(ctx, j))
 }
 
-// removeEmpty removes a cgroup that should be empty. If the kernel refuses because it is not, it
-// kills first.
+// removeEmpty removes a cgroup that should be empty. If the kernel refuses because it is not,
+// removeEmpty kills first.
 func (h *hook) removeEmpty(ctx context.Context, j *cgroup.Job) error {
 	err := h.removeDirs(ctx, j)
 	if errors.Is(err, cgroup.ErrBusy) {
@@ -207,7 +207,7 @@ func (h *hook) removeEmpty(ctx context.Context, j *cgroup.Job) error {
 
 func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	h.unwatch(j.ID())
-	// Removal has a short time limit to itself, so that it is tried even if killing used up the
+	// Removal has a short time limit to itself, so that it is attempted even if killing used up the
 	// alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

@@ -13,21 +13,21 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// text returns what MoM itself writes (openpbs src/resmom/mom_main.c, mom_over_limit).
+// text returns the message that MoM itself writes (openpbs src/resmom/mom_main.c, mom_over_limit).
 func (e excess) text() string {
 	return fmt.Sprintf("=>> PBS: job killed: %s %s exceeded limit %s", e.what, pbs.Size(e.used).KB(),
 		pbs.Size(e.bound).KB())
 }
 
-// excessMark is the extended attribute of the job's cgroup that says why the job is being killed.
-// Another process of this hook can read it, at a periodic and at the job's epilogue.
+// excessMark is an extended attribute of the job's cgroup. It says why the job is being killed. A
+// later process of this hook can still report that, at a periodic and at the job's epilogue.
 const excessMark = "trusted.hookhost.excess"
 
-// longestGrace, in seconds, keeps a duration from overflowing. No job lives that long.
+// longestGrace, in seconds, keeps a duration from overflowing. No job runs that long.
 const longestGrace = 1 << 31
 
-// kill ends the job's processes as MoM does when walltime runs out. It sends SIGTERM, and SIGKILL
-// after the job's kill_delay, or after the node's kill_grace without one.
+// kill ends the job's processes as MoM does when walltime runs out. It sends SIGTERM, and later
+// SIGKILL. The delay is the job's kill_delay, or the node's kill_grace if the job has none.
 func (f *follower) kill(ctx context.Context, text string) {
 	log := f.h.logOf(f.j.ID())
 	if pids, err := f.j.Processes(); err == nil && len(pids) == 0 {
@@ -62,9 +62,9 @@ func (f *follower) grace() time.Duration {
 	return time.Duration(f.h.policy.Cgroup.KillGrace)
 }
 
-// wait returns when the job has no processes left or its grace is over. On nodes without a memory
-// controller nothing else limits a job. There its grace ends when its memory exceeds what a kernel
-// would let it have.
+// wait returns when the job has no processes left or its grace period is over. Without a memory
+// controller nothing else limits the job's memory. There the grace period ends early if the job
+// exceeds what a kernel with one would allow.
 func (f *follower) wait(ctx context.Context, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -84,10 +84,10 @@ func (f *follower) wait(ctx context.Context, grace time.Duration) {
 	_ = f.j.Wait(ctx) // SIGKILL follows in any case
 }
 
-// excessDiag is the text for diag_messages.
+// excessDiag returns the text for diag_messages.
 func excessDiag(text string) string { return strings.TrimPrefix(text, "=>> PBS: ") }
 
-// excess returns why the sampler killed the job, or "".
+// excess returns why the sampler killed the job, or "" if it did not.
 func (h *hook) excess(j *cgroup.Job) string {
 	b, err := j.Mark(excessMark)
 	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {

@@ -23,12 +23,12 @@ var gpuResource = resource{
 // gpuTexts are the resources that describe the GPUs.
 var gpuTexts = []string{"gpu_model", "gpu_mem", "gpus"}
 
-// gpuAsk is one chunk's request for GPUs. PBS may have taken the chunk from several vnodes.
+// gpuAsk is one chunk's request for GPUs. PBS may satisfy a chunk from several vnodes.
 type gpuAsk struct {
 	chunk int // its number in the request
 	ngpus int
-	texts map[string]string // by name (gpuTexts), as far as exec_vnode has them
-	times int               // how many chunks ask for the same; see equalAsks
+	texts map[string]string // by name (gpuTexts), if exec_vnode has them
+	times int               // how many chunks request the same; see equalAsks
 }
 
 // equalAsks merges requests that differ only in their chunk, in the order of their first chunks. A
@@ -52,7 +52,7 @@ func equalAsks(asks []*gpuAsk) []gpuAsk {
 	return joined
 }
 
-// fillTexts adds the texts in schedselect to asks. It uses select if PBS has not processed that
+// fillTexts adds the texts in schedselect to asks, or those in select if PBS has not processed that
 // yet. chunks is the number of chunks in exec_vnode. A text that no chunk has may be in the job's
 // own list (-l gpu_model=A100).
 func fillTexts(asks []*gpuAsk, job *hostapi.Job, chunks int) error {
@@ -116,7 +116,7 @@ func fillOwn(asks []*gpuAsk, list hostapi.Resources, chunks int) error {
 	return nil
 }
 
-// fill copies the texts that a does not have yet.
+// fill copies the texts that a still lacks.
 func (a *gpuAsk) fill(resources map[string]string) {
 	for _, name := range gpuTexts {
 		if value, ok := resources[name]; ok && a.texts[name] == "" {

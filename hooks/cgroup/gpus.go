@@ -26,11 +26,13 @@ var (
 	errModels = fmt.Errorf("more than %d models", mostModels)
 )
 
-// parseGPUs parses the value of gpus: items of the form vendor:models:memory:count, joined by +.
-// Fields may be left out from the right. An empty field or * means any, or 1 for the count. Models
-// are joined by commas. Memory is 40GB, 40GB.., ..80GB or 40GB..80GB, with both ends included.
-// Empty text has no items. An item without a count gets noCount. A bare number means that many GPUs
-// of any kind, because sites already used a resource of this name to count GPUs.
+// parseGPUs parses the value of gpus, whose items have the form vendor:models:memory:count and are
+// joined by +. Trailing fields may be left out. An empty field or * means any, or 1 for the count.
+// Models are joined by commas. Memory is 40GB, 40GB.., ..80GB or 40GB..80GB, inclusive. Empty text
+// has no items. An item without a count gets noCount.
+//
+// A bare number means that many GPUs of any kind, because sites already used a resource of this
+// name to count GPUs.
 func parseGPUs(text string) ([]placement.Want, error) {
 	if text == "" {
 		return nil, nil

@@ -17,11 +17,11 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// Cpus and devices are chosen together, here and under the hook's lock, because each choice depends
-// on the other. Hook devices maintains the inventory of the node's devices. A job's grant is stored
-// on its cgroup, where hook devices reads it and enforces it.
+// Cpus and devices are chosen together under the hook's lock, because each choice depends on the
+// other. Hook devices maintains the inventory of the node's devices. A job's grant is stored on its
+// cgroup, where hook devices reads it and enforces it.
 
-// resources returns the resources of the devices in the configuration.
+// resources returns the names of the resources that configured devices use.
 func (p *policy) resources() []string {
 	var names []string
 	for _, d := range p.Device {
@@ -32,12 +32,12 @@ func (p *policy) resources() []string {
 	return names
 }
 
-// asksForDevices reports whether what the job gets depends on devices.
+// asksForDevices reports whether the job's assignment depends on devices.
 func (a ask) asksForDevices() bool {
 	return a.blocks > 0 || slices.ContainsFunc(a.wants, func(w placement.Want) bool { return w.Count > 0 })
 }
 
-// readDevices reads the node's devices and which jobs hold them.
+// readDevices reads which devices the node has and which jobs hold them.
 func (h *hook) readDevices(there *host, a ask, others []holding) error {
 	switch {
 	case !h.policy.Devices.Enabled:
@@ -58,18 +58,18 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 		if !o.unread && (o.grant == nil || len(o.grant.Leaving) == 0) {
 			continue
 		}
-		g, err := inventory.GrantOf(o.job) // hook devices may have released the leaving devices by now
+		g, err := inventory.GrantOf(o.job) // hook devices may since have released the devices that the job gave up
 		if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
 			// Without its grant, the job may hold any device.
 			return hostapi.Errorf(hostapi.KindNode, "devices of job %s: %w", o.id, err)
 		}
-		others[i].grant = both(g, o.grant) // what a resize is about to add is not on the cgroup yet
+		others[i].grant = both(g, o.grant) // the devices that a resize is adding are not on the cgroup yet
 	}
 	return nil
 }
 
-// readAround is for a job that asks for no devices. It reads where the devices are, so that the job
-// leaves the cpus near free devices to others. Errors do not matter to such a job.
+// readAround is for jobs that request no devices. It reads where devices are, so that such a job
+// leaves the cpus near free devices to others. Errors do not matter here.
 func (h *hook) readAround(there *host) {
 	if len(there.node.NUMA) < 2 || !h.policy.Cpuset.Enabled {
 		return
@@ -82,8 +82,8 @@ func (h *hook) readAround(there *host) {
 }
 
 // awaitInventory waits for the first scan of the node's devices, which hook devices makes when it
-// starts. With a new state directory, a job may come before that scan is finished. Polling is
-// enough, because afterwards the file always exists.
+// starts. If the state directory is new, a job may begin before that scan is finished. Polling is
+// enough, because the file always exists afterwards.
 func (h *hook) awaitInventory(ctx context.Context, a ask) {
 	if !h.policy.Devices.Enabled || !a.asksForDevices() {
 		return
@@ -102,8 +102,8 @@ func (h *hook) awaitInventory(ctx context.Context, a ask) {
 	}
 }
 
-// firstLook is how long the first scan takes if the drivers answer promptly. If one does not, the
-// job is told to wait.
+// firstLook is how long the first scan takes if the drivers answer promptly. If one does not, begin
+// fails and the job has to wait.
 const firstLook = 5 * time.Second
 
 // addDevices adds the job's devices to a placement request.
@@ -122,7 +122,7 @@ func (p *policy) addDevices(req *placement.Request, h host, a ask, others []hold
 }
 
 // heldDevices returns how many jobs hold each device of the pool, by ID. A job holds a device if it
-// has the device, a part of it, or the device that it is part of.
+// has the device, a part of it, or the whole that it is part of.
 func heldDevices(pool []topology.Device, jobs []holding) map[string]int {
 	held := map[string]int{}
 	for _, d := range pool {
@@ -157,8 +157,8 @@ func (p *policy) withDevices(node *topology.Node, req placement.Request, a ask) 
 	return got, err
 }
 
-// neverEnough is the error for a request that the host could not meet even when empty. If a source
-// of devices failed, the job is not to blame, because nobody knows what the host has.
+// neverEnough is the error for a request that even the empty host could not meet. If a source of
+// devices failed, the job is not to blame, because the host's devices are not fully known.
 func neverEnough(err error, inv *inventory.Inventory) error {
 	var short *placement.ShortageError
 	if inv == nil || !errors.As(err, &short) || short.Resource == "ncpus" {
@@ -181,15 +181,15 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 		strings.Join(failed, "; "))
 }
 
-// configuredSource is the inventory's source for devices from the configuration.
+// configuredSource is the inventory's source of devices from the configuration.
 const configuredSource = "device"
 
-// gpuSources are the inventory's sources for GPUs. Some sources concern all devices, such as the
-// one that reports an outdated scan.
+// gpuSources are the inventory's sources of GPUs. Some of them concern all devices, such as the one
+// that reports an outdated scan.
 var gpuSources = []string{"nvml", "nvidia", "amd", "intel", "habana"}
 
-// grant returns the grant to store on the cgroup of a job that gets these devices. It is nil for a
-// job that asked for none.
+// grant returns the grant to store on the cgroup of a job that gets these devices. It is nil if the
+// job requested none.
 func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, error) {
 	if h.devices == nil {
 		return nil, nil
@@ -200,7 +200,7 @@ func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, 
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindInternal, "%w", err)
 	}
-	if len(h.lost(a.hadGrant)) > 0 { // companions of devices that were not found are unknown too
+	if len(h.lost(a.hadGrant)) > 0 { // for lost devices, the companions are not known either
 		for _, n := range a.hadGrant.Shared {
 			if !slices.Contains(g.Shared, n) {
 				g.Shared = append(g.Shared, n)
@@ -213,7 +213,7 @@ func (a ask) grant(h host, ids []string, blocks *blockShare) (*inventory.Grant, 
 	return g, nil
 }
 
-// nameOf returns the device's name for people: the name of its node, or the ID of a part of a GPU.
+// nameOf returns a readable name for the device: that of its node, or the ID of a part of a GPU.
 func nameOf(d topology.Device) string {
 	if d.Parent != "" || len(d.Nodes) == 0 {
 		return d.ID
