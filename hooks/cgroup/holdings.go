@@ -16,9 +16,9 @@ import (
 type holding struct {
 	id     string
 	job    *cgroup.Job
-	limits cgroup.Limits    // as decided, without limits that reserve nothing
+	limits cgroup.Limits    // as decided, except limits that reserve nothing
 	grant  *inventory.Grant // nil without devices
-	unread bool             // its grant could not be read: see readDevices
+	unread bool             // its grant could not be read; see readDevices
 }
 
 // holds names what the job holds of a resource, for example "nvidia0,nvidia3". For blocks it names
@@ -70,8 +70,8 @@ func (h *hook) holdings(there host) ([]holding, error) {
 	return held, nil
 }
 
-// holdingsBeside returns what the job holds and what all others hold. own is zero if the job holds
-// nothing. The caller holds the lock.
+// holdingsBeside returns what the job itself holds and what all others hold. own is zero if the job
+// holds nothing. The caller holds the lock.
 func (h *hook) holdingsBeside(id string, there host) (own holding, others []holding, err error) {
 	others, err = h.holdings(there)
 	if i := slices.IndexFunc(others, func(o holding) bool { return o.id == id }); i >= 0 {
@@ -81,8 +81,8 @@ func (h *hook) holdingsBeside(id string, there host) (own holding, others []hold
 	return own, others, err
 }
 
-// holdingOf returns what a job holds with this assignment. If a job asked for no mem and its limit
-// is all the memory for jobs, its mem does not count. The same is true of swap and huge pages.
+// holdingOf returns what a job with this assignment holds. If the job requested no mem and its
+// limit is all the memory for jobs, its mem does not count. The same goes for swap and huge pages.
 func (p *policy) holdingOf(there host, got assignment) holding {
 	o := holding{limits: got.limits, grant: got.grant}
 	if got.allMem {
@@ -96,7 +96,8 @@ func (p *policy) holdingOf(there host, got assignment) holding {
 	return o
 }
 
-// or returns the larger of o and p for each resource. A job that is being resized holds that much.
+// or returns the larger of o and p for each resource. That is what a job holds while it is being
+// resized.
 func (o holding) or(p holding) holding {
 	larger := func(n **int64, other *int64) {
 		if *n == nil || other != nil && *other > **n {
@@ -117,8 +118,8 @@ func (o holding) or(p holding) holding {
 	return o
 }
 
-// assign decides what a job gets. If there is not enough, it ignores jobs that are over, and then
-// also those that are suspended.
+// assign decides what a job gets. If there is not enough, it disregards jobs that have ended, and
+// then also suspended ones.
 func (h *hook) assign(there host, a ask, others []holding) (got assignment, err error) {
 	got, err = h.policy.assign(there, a, others)
 	if hostapi.KindOf(err) != hostapi.KindBusy {
@@ -143,9 +144,9 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 	return got, err
 }
 
-// frozen returns what a suspended job still holds when its place is given to others. The job keeps
-// its devices: its processes have them open, with data in the devices' memory, and need them when
-// they resume.
+// frozen returns what a suspended job still holds after its place was given to others. It keeps its
+// devices: its processes have them open, with data in the devices' memory, and need them when they
+// resume.
 func frozen(o holding) holding {
 	o.limits = cgroup.Limits{}
 	if o.grant != nil && len(o.grant.Blocks) > 0 { // the job keeps the devices in them
@@ -155,8 +156,8 @@ func frozen(o holding) holding {
 	return o
 }
 
-// isEmpty reports whether a job that is over has no processes left. PBS reuses its resources after
-// epilogue, and may send its end after another job's begin.
+// isEmpty reports whether a job that has ended has no processes left. PBS reuses the job's
+// resources after epilogue, and may send its end after another job's begin.
 func isEmpty(j *cgroup.Job) bool {
 	pids, err := j.Processes()
 	return errors.Is(err, cgroup.ErrNotFound) || err == nil && len(pids) == 0

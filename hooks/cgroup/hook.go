@@ -23,15 +23,15 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// hook handles the events. It remembers only live jobs, and everything that matters is in the
+// hook handles the events. It remembers only live jobs: everything that must survive is in the
 // kernel.
 type hook struct {
 	policy *policy
 	log    *logrus.Entry
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
-	parent *cgroup.Limits                // what limitParent last set; under the lock
-	self   []int                         // this process and its host; no job may contain them
+	parent *cgroup.Limits                // what limitParent set last; under the lock
+	self   []int                         // this process and its host, which must never be moved into a job
 	kmsg   func() (io.ReadCloser, error) // see openKmsg
 	units  units                         // nil: the parent of all jobs is a plain directory
 
@@ -49,19 +49,19 @@ type hook struct {
 	offlining sync.Mutex    // guards the file about offline vnodes in kept
 
 	machine   atomic.Pointer[topology.Node] // see node
-	published atomic.Pointer[topology.Node] // the node that PBS was last told about
+	published atomic.Pointer[topology.Node] // the node as last reported to PBS
 
-	background sync.WaitGroup // work that runs beside the events
+	background sync.WaitGroup // work that runs concurrently with the events
 
 	mu         sync.Mutex
-	table      map[string]*job // jobs by id: see with
+	table      map[string]*job // jobs by id; see with
 	filled     bool            // see fill; under the lock
 	choosing   turn            // see lock
 	unlockTree func()          // releases the tree's lock; nil before the first lock
-	left       map[left]bool   // messages that were logged once: see firstLeft
+	left       map[left]bool   // messages that have been logged; see firstLeft
 
 	meter *rapl.Meter // nil if energy is not counted
-	cpus  int         // ncpus of all jobs together, as PBS counts; 0 without meter
+	cpus  int         // ncpus of all jobs together, as PBS counts them; 0 without meter
 }
 
 // newHook opens this machine's kernel files and creates the hook.
@@ -94,7 +94,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	return h, nil
 }
 
-// open detects what this node has. It writes nothing.
+// open detects what this node supports. It writes nothing.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
@@ -142,7 +142,8 @@ func (h *hook) node() *topology.Node { return h.machine.Load() }
 
 func noInventory() (*inventory.Inventory, error) { return nil, fs.ErrNotExist }
 
-// need fails if this node cannot enforce its configuration, and names every missing controller.
+// need fails if this node cannot enforce its configuration. The error names every missing
+// controller.
 func (p *policy) need(tree *cgroup.Tree) error {
 	var errs []error
 	for _, c := range p.Limiting() {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// host is what jobs can get: the node, and the cpus and NUMA nodes that the parent of all jobs may
-// use.
+// host describes what jobs can get: the node, and the cpus and NUMA nodes that the parent of all
+// jobs may use.
 type host struct {
 	node     *topology.Node
 	cpus     kernfs.IDSet
@@ -18,14 +18,14 @@ type host struct {
 	hasMem   bool
 	hasMemsw bool
 	hasPids  bool
-	tasks    int64    // limit for all jobs together; 0 if none is known or [pids] is not enabled
+	tasks    int64    // limit for all jobs together; 0 if not known or [pids] is not enabled
 	v2       bool     // the controllers are on v2
-	quota    *float64 // cpu time for all jobs together, in cpus; nil: all cpus
+	quota    *float64 // cpu time for all jobs together, in cpus; nil means all cpus
 
 	hugePages topology.HugePages // empty unless [hugetlb] is enabled
 
-	devices *inventory.Inventory // nil if the job asks for none
-	around  []topology.Device    // only if it asks for none: the devices near which it should leave cpus free
+	devices *inventory.Inventory // nil if the job requests none
+	around  []topology.Device    // only if the job requests none: it should leave the cpus near these devices free
 }
 
 // survey reads what all jobs together may use.
@@ -42,9 +42,9 @@ func (h *hook) survey() (there host, err error) {
 	return there, nil
 }
 
-// pool returns the devices that a job can be given: the ones that were found and the ones that it
-// already has. If one of its devices was not found this time, the job keeps it. Devices that were
-// found in its place under another name are left out.
+// pool returns the devices that a job can be given: those that were found and those that it already
+// has. If one of its devices was not found this time, the job keeps it. In that case devices are
+// left out that were found in the same place under another name.
 func (h host) pool(had *inventory.Grant) []topology.Device {
 	if h.devices == nil {
 		return nil

@@ -68,7 +68,7 @@ func (a ask) hugetlb(defaultSize int64) map[int64]pbs.Size {
 }
 
 // hugeTotal returns how much of one page size all jobs together may have, in whole pages. Like
-// hpmem, reserve_amount is about the default size only.
+// hpmem, reserve_amount applies only to the default size.
 func (p *policy) hugeTotal(h host, page int64) int64 {
 	share := p.Hugetlb.Share
 	if page != h.hugePages.Default {
@@ -78,7 +78,7 @@ func (p *policy) hugeTotal(h host, page int64) int64 {
 	return total - total%page
 }
 
-// decideHugetlb limits every page size that the kernel has. A size that the job did not ask for
+// decideHugetlb limits every page size that the kernel has. A size that the job did not request
 // gets the configured default, which exists only for hpmem's size. As with mem, a limit that equals
 // the total reserves nothing.
 func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding) error {
@@ -118,7 +118,7 @@ func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding
 }
 
 // hugeHeld returns the huge pages that a job with limits l holds. A limit that equals the total
-// counts only if the job asked for it.
+// counts only if the job requested it.
 func (p *policy) hugeHeld(h host, l cgroup.Limits, a ask) map[int64]int64 {
 	held := maps.Clone(l.Hugetlb)
 	asked := a.hugetlb(h.hugePages.Default)
@@ -129,7 +129,7 @@ func (p *policy) hugeHeld(h host, l cgroup.Limits, a ask) map[int64]int64 {
 	return held
 }
 
-// hugeDefault returns the limit of a job that did not ask for pages of that size.
+// hugeDefault returns the limit for a page size that the job did not request.
 func (p *policy) hugeDefault(h host, a ask, page, total int64) int64 {
 	switch {
 	case !p.Hugetlb.EnforceDefault, p.Hugetlb.ExclhostIgnoreDefault && a.exclhost:
@@ -141,7 +141,7 @@ func (p *policy) hugeDefault(h host, a ask, page, total int64) int64 {
 	return min(total, limit-limit%page)
 }
 
-// hugeShortage is exceeds for huge pages.
+// hugeShortage is the counterpart of exceeds for huge pages.
 func hugeShortage(h host, page, want, free, total int64) error {
 	name := "hpmem"
 	if page != h.hugePages.Default {

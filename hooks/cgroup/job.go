@@ -7,16 +7,16 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// job is what this program knows about a job. It does not survive the program: what matters is on
-// the job's cgroup and in the state that the host stores. The hook's mu guards all fields except
-// the contents of the turns.
+// job is what this program knows about a job. It is lost when the program ends. Everything that
+// must survive is on the job's cgroup and in the state that the host stores. The hook's mu guards
+// all fields except the contents of the turns.
 type job struct {
-	// turn is held by one event at a time. The host sends a job's events one after the other. But
-	// exechost_startup and exechost_periodic run beside them and look at all jobs.
+	// turn is held by one event at a time. The host sends a job's events one after the other, but
+	// exechost_startup and exechost_periodic run concurrently with them and look at all jobs.
 	turn turn
 	// tale is held while kills are recorded, which can happen while an event holds turn.
 	tale turn
-	uses int // how many hold or wait for one of the two
+	uses int // how many goroutines hold or wait for turn or tale
 
 	known     bool          // it began here or was listed, so no sweep removes it
 	phase     hostapi.Phase // set by its last event
@@ -28,11 +28,11 @@ type job struct {
 	counted *reading // the node's energy when the job was last counted
 
 	cgroup   *cgroup.Job
-	granted  *assignment // by begin or its last resize; nil if it holds nothing
+	granted  *assignment // by begin or the last resize; nil if it holds nothing
 	growing  *assignment // the target of a resize in progress: until it finishes, the job holds the larger of both
 	unread   bool        // granted has no devices, because their mark could not be read at the start
-	unmarked bool        // granted was read from the kernel and is not enforced again: see fill
-	asStays  bool        // a program kept RLIMIT_AS, see limit
+	unmarked bool        // granted was read from the kernel and is not applied again; see fill
+	asStays  bool        // RLIMIT_AS of a program could not be lifted; see limit
 }
 
 // idle reports whether there is nothing left to remember about the job.
@@ -41,8 +41,8 @@ func (e *job) idle() bool {
 		e.granted == nil && !e.asStays
 }
 
-// with calls f with what is known about a job, under mu. Afterwards it drops the job if nothing is
-// left to remember.
+// with calls f with what is known about a job, under mu. If nothing is left to remember afterwards,
+// it drops the job.
 func (h *hook) with(id string, f func(e *job)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,8 +57,8 @@ func (h *hook) with(id string, f func(e *job)) {
 	}
 }
 
-// learn records that this program knows the job. No sweep removes the job until disown. If the job
-// is known already, learn changes nothing: its events are newer than any list.
+// learn records that this program knows the job. No sweep removes the job until disown. For a job
+// that is already known, learn changes nothing, because its events are newer than any list.
 func (h *hook) learn(told *hostapi.Job) {
 	h.with(told.ID, func(e *job) {
 		if !e.known {
@@ -67,7 +67,8 @@ func (h *hook) learn(told *hostapi.Job) {
 	})
 }
 
-// disown forgets the job, except its watch, operations in progress and what it holds (see letGo).
+// disown forgets the job, except for its watch, operations in progress and what it holds (see
+// letGo).
 func (h *hook) disown(id string) {
 	h.with(id, func(e *job) {
 		e.known, e.phase, e.killDelay, e.asStays = false, "", nil, false
@@ -106,7 +107,7 @@ func (h *hook) killDelayOf(id string) (delay *int) {
 // turn can be held by one goroutine at a time.
 type turn chan struct{}
 
-// turn takes the turn of the event's job, whose cgroup may not exist.
+// turn takes the turn of the event's job. The job's cgroup may not exist.
 func (h *hook) turn(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, release func(), err error) {
 	if j, err = h.job(req); err != nil {
 		return nil, nil, err
@@ -134,7 +135,7 @@ func (h *hook) wait(ctx context.Context, id string, of func(e *job) turn) (relea
 	return func() { <-t; left() }, nil
 }
 
-// try takes the turn of a job if it is free. Otherwise it returns nil.
+// try takes the turn of a job if it is free, and returns nil otherwise.
 func (h *hook) try(id string) (release func()) {
 	h.with(id, func(e *job) {
 		select {

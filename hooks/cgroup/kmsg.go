@@ -43,20 +43,20 @@ func (k kmsg) Read(b []byte) (int, error) {
 
 func (k kmsg) Close() error { return unix.Close(int(k)) }
 
-// oomKill is one process that the kernel killed because memory ran out.
+// oomKill describes one process that the kernel killed because memory ran out.
 type oomKill struct {
 	seq    uint64 // sequence number of its record in the log
 	pid    int
 	line   string // "Killed process 12 (python3) total-vm:..., UID:0 ..."
 	ranks  []int  // the rank whose cgroup it was in, if ranks have cgroups
 	global bool   // the host ran out of memory, not a cgroup
-	parent bool   // the limit of all jobs' parent was hit
-	again  bool   // killed, counted and logged once more with the rest of its cgroup
+	parent bool   // the limit of the jobs' parent was hit
+	again  bool   // killed, counted and logged a second time, with the rest of its cgroup
 }
 
-// earliest returns the earliest log time of an event at since (both in µs since boot). The log's
-// clock is not adjusted, while CLOCK_MONOTONIC may be slewed by up to 500 ppm (kernel/time/ntp.c,
-// MAXFREQ).
+// earliest returns the earliest time that the log can show for an event at since (both in µs since
+// boot). The log's clock is not adjusted, while CLOCK_MONOTONIC may be slewed by up to 500 ppm
+// (kernel/time/ntp.c, MAXFREQ).
 func earliest(since int64) int64 { return since - since/2000 - 5_000_000 }
 
 // oomLog is what has been read of the log so far. It holds the kills since the time since (µs since
@@ -77,11 +77,11 @@ type oomLog struct {
 	kills []oomKill
 
 	pending map[int]oomKill // by pid: chosen but not killed yet
-	group   bool            // the next records are about all processes of path
-	grouped bool            // they were all killed together once, so a pid cannot have been reused
+	group   bool            // the records that follow are about all processes of path
+	grouped bool            // they were all killed together once, so no pid can have been reused
 }
 
-// read reads on to the end of the log.
+// read reads the log from the last position to its end.
 func (l *oomLog) read(r io.Reader) error {
 	buf := make([]byte, 8192) // the kernel's limit for a record
 	for {
@@ -98,7 +98,7 @@ func (l *oomLog) read(r io.Reader) error {
 	}
 }
 
-// killReasons are the possible beginnings of the kernel's line about a kill (mm/oom_kill.c).
+// killReasons are the ways in which the kernel's line about a kill can begin (mm/oom_kill.c).
 var killReasons = []string{
 	"Memory cgroup out of memory", "Out of memory", "Out of memory (oom_kill_allocating_task)",
 }
@@ -119,7 +119,7 @@ func (l *oomLog) add(seq uint64, text string) {
 		l.grouped = l.grouped || l.group
 		return
 	}
-	// Other kernel lines can contain the path or the name of a user's program, some at the
+	// Other kernel lines can contain the path, or the name of a user's program, some of them at the
 	// beginning.
 	why, line, ok := strings.Cut(text, ": Killed process ")
 	if !ok || !slices.Contains(killReasons, why) {

@@ -27,7 +27,7 @@ var memoryResource = resource{
 }
 
 // memTotal returns the memory for all jobs together, in whole pages. The kernel rounds limits down,
-// and a limit that equals the total must be recognized again.
+// and a limit that equals the total must be recognizable later.
 func (p *policy) memTotal(n *topology.Node) int64 {
 	return wholePages(p.Memory.Left(n.MemTotal))
 }
@@ -36,12 +36,12 @@ func (p *policy) memTotal(n *topology.Node) int64 {
 // enforces mem, and the kernel's limit is higher.
 func (p *policy) kernelLimitsMem() bool { return !p.Memory.Enabled || p.Memory.Enforce != "rss" }
 
-// inKernel returns the limits that the kernel is given. If the follower enforces mem, the kernel's
-// limit has room for page cache beyond that. The limit also bounds what is in sockets, pipes, page
-// tables and other memory that no sample counts.
+// inKernel returns the limits to set in the kernel. If the follower enforces mem, the kernel's
+// limit leaves room for additional page cache. The limit also bounds the memory of sockets, pipes,
+// page tables and others that no sample counts.
 func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	p := h.policy
-	// A job that may use everything by default gets no soft limit.
+	// A job that may use all memory by default does not get a soft limit.
 	if p.Memory.Enabled && p.Memory.SoftLimit && l.Mem != nil && (a.Mem != nil || *l.Mem < p.memTotal(h.node())) {
 		return p.soften(l, h.node())
 	}
@@ -59,15 +59,15 @@ func (h *hook) inKernel(l cgroup.Limits, a ask) cgroup.Limits {
 	case a.Vmem != nil:
 		most = min(most, *l.MemSwap)
 	default:
-		both := max(most, p.memswOf(h.node(), a, most)) // more than all jobs may have now
+		both := max(most, p.memswOf(h.node(), a, most)) // may exceed what all jobs may have now
 		l.MemSwap = &both
 	}
 	l.Mem = &most
 	return l
 }
 
-// withCache returns the kernel's limit for a job that may hold mem. All jobs together may have
-// total.
+// withCache returns the kernel's limit for a job that may hold mem, where total is the memory for
+// all jobs together.
 func (p *policy) withCache(mem, total int64) int64 {
 	cache := int64(p.Memory.Cache)
 	if cache == 0 {
@@ -76,7 +76,7 @@ func (p *policy) withCache(mem, total int64) int64 {
 	return mem + min(cache, max(0, total-mem))
 }
 
-// allMem sets the limits of a job that asked for no mem to the memory that jobs may have now.
+// allMem gives a job that requested no mem the memory that jobs may have now.
 func (p *policy) allMem(l *cgroup.Limits, n *topology.Node, a ask) {
 	mem := p.memTotal(n)
 	switch {
@@ -101,8 +101,8 @@ func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 	return l
 }
 
-// leastMem is the least memory in which a program can start at all. The kernel's memory for a
-// process counts too. If that does not fit, fork fails with a misleading errno (ENFILE).
+// leastMem is the least memory in which any program can start. It includes the kernel's memory for
+// a process. If that does not fit, fork fails with a misleading errno (ENFILE).
 const leastMem = 1 << 20
 
 func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
@@ -111,7 +111,7 @@ func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding)
 	}
 	total := p.memTotal(h.node)
 	free := total - heldMem(others)
-	if a.had.Mem != nil { // a job may keep what it has, even beside a job that was resumed
+	if a.had.Mem != nil { // a job may keep what it has, even if another job was resumed meanwhile
 		free = max(free, *a.had.Mem)
 	}
 	var limit int64

@@ -14,13 +14,13 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// With vnode_per_numa_node PBS allocates NUMA nodes one by one. A job gets its share of vnode
+// With vnode_per_numa_node PBS allocates NUMA nodes individually. A job gets its share of vnode
 // host[n] on NUMA node n and nowhere else. Otherwise the NUMA node that PBS promises to the next
 // job might be taken (openpbs pbs_cgroups.PY, assign_job).
 
-// numaOf returns the ncpus of this host's chunks on vnodes named host[n], by n. A vnode without
-// cpus is included, because of its memory. The result is nil if there is no such vnode. Vnodes with
-// other names were defined by the site and are not NUMA nodes.
+// numaOf returns the ncpus of this host's chunks on vnodes named host[n], by n. It includes a vnode
+// without cpus, because of its memory. It returns nil if there is no such vnode. Vnodes with other
+// names were defined by the site and are not NUMA nodes.
 func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	var by map[int]int
 	for _, c := range chunks {
@@ -44,8 +44,8 @@ func numaOf(chunks []pbs.VnodeChunk, host string) (map[int]int, error) {
 	return by, nil
 }
 
-// placed chooses cpus and NUMA nodes as placement.Place does, but each vnode's share stays on its
-// NUMA node.
+// placed chooses cpus and NUMA nodes like placement.Place, but keeps each vnode's share on its NUMA
+// node.
 func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (placement.Assignment, error) {
 	if !p.Vnodes.PerNUMANode || len(a.numa) == 0 {
 		return placement.Place(node, req)

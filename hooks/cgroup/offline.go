@@ -15,17 +15,18 @@ import (
 
 // If a job's cgroup cannot be removed within kill_timeout, it still holds cpus and memory that PBS
 // is about to give to the next job. So all vnodes of the host go offline, with a comment that says
-// why. They come back when everything has been removed (openpbs pbs_cgroups.PY, take_node_offline
-// and bring_node_online). A note in the state directory records that this hook did it, since the
-// hook, the host or the machine may restart meanwhile.
+// why. They come back online when everything has been removed (openpbs pbs_cgroups.PY,
+// take_node_offline and bring_node_online). A note in the state directory records that this hook
+// took them offline. It survives restarts of the hook, the host and the machine.
 //
-// The hook sets the state without a comment. The shim adds and removes the comment, and respects an
-// administrator's offline (internal/openpbs, offline and online). While there is a note,
-// exechost_periodic carries what PBS knows about state and comment in vnode_list. A server that was
-// restarted has lost the comment and gets it again.
+// The hook sets the state without a comment. The shim adds and removes the comment, and respects
+// vnodes that an administrator took offline (internal/openpbs, offline and online). While there is
+// a note, exechost_periodic has in its vnode_list what PBS knows about state and comment. A
+// restarted server has lost the comment and gets it again.
 
 const (
-	// offlineComment is the comment of such vnodes. PBS's own hook recognizes its vnodes by it.
+	// offlineComment is the comment on such vnodes. PBS's own hook recognizes its vnodes by this
+	// comment.
 	offlineComment = pbs.CleanUpComment
 
 	stateOffline = "offline"
@@ -38,10 +39,10 @@ func cannotRemove(err error) bool {
 	return errors.Is(err, cgroup.ErrNotEmpty) || errors.Is(err, cgroup.ErrBusy)
 }
 
-// stuck asks PBS to take the host's vnodes offline if err says that part of a job remains. An event
-// without vnode_list, such as those of hookhost's own timer, gets the same answer but does not
-// reach PBS. So the next event with a list is answered once more. After that, an online vnode was
-// put online by the administrator and stays so.
+// stuck asks PBS to take the host's vnodes offline if err says that part of a job remains. If the
+// event has no vnode_list, such as those of hookhost's own timer, the answer does not reach PBS. So
+// the next event with a list gets the same answer once more. If a vnode is online after that, an
+// administrator put it online, and it stays so.
 func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) error {
 	if out == nil || !cannotRemove(err) {
 		return nil
@@ -79,8 +80,8 @@ func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) er
 	return h.stuck(req, out, left)
 }
 
-// recovered asks PBS to put this hook's offline vnodes online again, once nothing remains and
-// online_min_delay has passed.
+// recovered asks PBS to put the vnodes that this hook took offline back online. It does so once
+// nothing remains and online_min_delay has passed.
 func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Time) error {
 	h.offlining.Lock()
 	defer h.offlining.Unlock()
@@ -106,7 +107,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		if slices.ContainsFunc(known, isOffline) {
 			return nil
 		}
-		return h.kept.SetOffline(nil) // the administrator put them online
+		return h.kept.SetOffline(nil) // an administrator put them online
 	}
 	if now.Sub(o.Since) < time.Duration(h.policy.Vnodes.OnlineMinDelay) {
 		return nil
@@ -116,7 +117,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 	return h.kept.SetOffline(nil)
 }
 
-// setState sets the state of vnodes and keeps everything else in the outcome.
+// setState sets the state of vnodes and leaves the rest of the outcome unchanged.
 func setState(out *hostapi.Outcome, names []string, state string) {
 	for _, name := range names {
 		if out.Vnodes == nil {
@@ -130,10 +131,10 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 }
 
 // hasState reports whether v has PBS's state and comment. If there is a state, a missing comment
-// means that there is none: PBS leaves out what is not set.
+// means that none is set, because PBS leaves out what is not set.
 func hasState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
-// isOffline reports whether a vnode is offline, no matter who did it.
+// isOffline reports whether a vnode is offline, whether or not this hook did it.
 func isOffline(v *hostapi.Vnode) bool {
 	return v != nil && slices.Contains(states(v.State), stateOffline)
 }
@@ -143,7 +144,7 @@ func lostComment(v *hostapi.Vnode) bool {
 	return isOffline(v) && (v.Comment == nil || !strings.Contains(*v.Comment, offlineComment))
 }
 
-// states splits a state as pbsnodes writes it: words separated by commas.
+// states splits a state in the format of pbsnodes: words separated by commas.
 func states(text string) []string {
 	var words []string
 	for word := range strings.SplitSeq(text, ",") {

@@ -17,7 +17,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// oomLines limits the lines on the job's stderr while the job runs. The count covers the rest.
+// oomLines limits the lines on the job's stderr while the job runs. Kills beyond that are reported
+// as a count.
 const oomLines = 8
 
 // oomMark is the extended attribute of a job's cgroup that holds its oomTale.
@@ -25,19 +26,19 @@ const oomMark = "trusted.hookhost.oom"
 
 // oomTale records what was reported about the kernel's out-of-memory kills in a job. It is written
 // to the cgroup before it is reported. So every periodic, a restarted hook and epilogue all use the
-// same words. The host recognizes a kill that was already reported by its words, which no two kills
-// share.
+// same words. The host recognizes a kill that was already reported by these words, which are
+// different for each kill.
 type oomTale struct {
-	Kills int64    `json:"kills"` // the kills that the lines cover, as the kernel counts
-	Twice int64    `json:"twice"` // of these, second counts of the same process
+	Kills int64    `json:"kills"` // the kills that the lines cover, as counted by the kernel
+	Twice int64    `json:"twice"` // how many of these are repeated counts of a process
 	Seq   uint64   `json:"seq"`   // newest record of the kernel's log in the lines
 	Lines []string `json:"lines"`
 	Ranks []int    `json:"ranks,omitempty"` // the ranks that they name
 
-	killedIn []int // ranks in whose cgroups the kernel killed, if ranks have cgroups
+	killedIn []int // ranks in whose cgroups the kernel killed; only if ranks have cgroups
 }
 
-// noteOOM records kills as soon as the kernel has counted them, because its log may soon lack the
+// noteOOM records kills as soon as the kernel has counted them, because its log may soon lose the
 // lines.
 func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 	r, _ := j.JobMark() // without it, kills of an earlier run may be taken for new ones
@@ -49,12 +50,12 @@ func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 		h.logOf(j.ID()).Warn(err)
 	}
 	u.OOMKills = &kills
-	h.tale(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending, and then its epilogue reports
+	h.tale(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending; then its epilogue reports
 }
 
-// reportKills returns the reasons of kills for lack of memory, by the kernel and by the follower,
-// and the lines for the job's owner. It sets the kernel's number in u. last means that nobody will
-// report again.
+// reportKills returns the reasons why processes were killed for exceeding memory, by the kernel or
+// by the follower, and the lines for the job's owner. It sets the number of kernel kills in u. last
+// means that this is the last report.
 func (h *hook) reportKills(
 	ctx context.Context, j *cgroup.Job, s state, u *hostapi.HostUsage, counters cgroup.Usage, last bool,
 ) (diag string, lines []string) {
@@ -75,15 +76,15 @@ func (h *hook) reportKills(
 }
 
 // killed returns how many processes were killed, given the kernel's count. With memory.oom.group
-// the kernel kills, counts and logs the process that it chose again along with the rest of the
-// cgroup. If another thread hit the limit meanwhile, it does so again with all of them
+// the kernel first kills, counts and logs the process that it chose, and then again with the rest
+// of the cgroup. If another thread hit the limit meanwhile, this happens once more for all of them
 // (mm/oom_kill.c, oom_kill_process). The kernel's log shows which ones.
 func (t *oomTale) killed(counted int64) *int64 {
 	n := max(max(counted, t.Kills)-t.Twice, 1)
 	return &n
 }
 
-// told returns what was reported for the job, or nothing if that is lost.
+// told returns what was reported for the job. It returns nothing if that record is lost.
 func (h *hook) told(j *cgroup.Job) (t oomTale) {
 	b, err := j.Mark(oomMark)
 	if err == nil {
@@ -95,9 +96,9 @@ func (h *hook) told(j *cgroup.Job) (t oomTale) {
 	return t
 }
 
-// tale extends the record of the job's kills up to the count in u. last means that nobody will
-// report again. The counters show that the kernel killed. The log shows which processes, if it
-// still holds the lines.
+// tale extends the record of the job's kills up to the count in u. last means that this is the last
+// report. The counters show that the kernel killed. The log shows which processes, if it still has
+// the lines.
 func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomTale, error) {
 	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.tale })
 	if err != nil {
@@ -112,7 +113,7 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
-	if int64(len(records)) > *u.OOMKills-t.Kills { // there were more kills meanwhile, or some belong to an earlier run
+	if int64(len(records)) > *u.OOMKills-t.Kills { // there have been more kills since, or some belong to an earlier run
 		if now, err := j.Usage(); err == nil && now.OOMKills != nil {
 			u.OOMKills = now.OOMKills
 		}
@@ -136,17 +137,16 @@ func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage,
 }
 
 // The kernel counts a kill shortly before it logs it (mm/oom_kill.c, __oom_kill_process). When it
-// logs many kills, it leaves out their summaries, and waiting for them is useless. But then more
-// kills are on their way, and all are reported together.
+// logs many kills, it leaves out their summaries, so waiting for them would be useless. In that
+// case more kills are about to follow, and all are reported together.
 const (
 	logLag     = 2 * time.Millisecond // at first; doubles each time
 	logLooks   = 4
 	logGivesUp = 20 * time.Millisecond // before the last attempt
 )
 
-// logged returns the records of kills that the tale does not have yet. At the end of a job the
-// records are either there or lost. If there are fewer records than kills, it reads the count in u
-// again.
+// logged returns the records of kills that the tale lacks. At the end of a job the records are
+// either there or lost. If there are fewer records than kills, logged reads the count in u again.
 func (h *hook) logged(
 	ctx context.Context, j *cgroup.Job, s state, t oomTale, u *cgroup.Usage, last bool,
 ) ([]oomKill, error) {
@@ -180,10 +180,11 @@ func (h *hook) logged(
 }
 
 // add writes one line per kill, in the words of pbs_cgroups, and one for the number of kills
-// without a line. While the job runs it stops at oomLines. The last call covers what was left out.
+// without a line. While the job runs, it writes at most oomLines lines. The last call covers what
+// was left out.
 func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 	fresh := *u.OOMKills - t.Kills
-	// The log may also have kills of an earlier run of the job. The last ones belong to this run.
+	// The log may also have kills from an earlier run of the job. The last ones belong to this run.
 	records = records[max(0, int64(len(records))-fresh):]
 	unlogged := fresh - int64(len(records))
 	limit, at := exceeded(u), len(t.Lines)
@@ -224,7 +225,7 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 		func(n int) bool { return slices.Contains(t.Ranks, n) })))
 }
 
-// ofRanks returns the end of a line about these ranks.
+// ofRanks returns the end of a line about kills in these ranks.
 func (t *oomTale) ofRanks(ranks []int) string {
 	if len(ranks) == 0 {
 		return ""
@@ -247,7 +248,7 @@ func (t *oomTale) ofRanks(ranks []int) string {
 	return fmt.Sprintf(" (%s %s)", what, strings.Join(list, ", "))
 }
 
-// addLine adds a line, and changes it if the same words were used before.
+// addLine adds a line. If the same words were used before, it changes them.
 func (t *oomTale) addLine(line string) {
 	if slices.Contains(t.Lines, line) {
 		line += fmt.Sprintf(" [kill %d]", t.Kills)
@@ -255,7 +256,7 @@ func (t *oomTale) addLine(line string) {
 	t.Lines = append(t.Lines, line)
 }
 
-// reasons names the limits that were exceeded, in order.
+// reasons names the limits that were exceeded, in the order of the lines.
 func (t *oomTale) reasons() (what []string) {
 	for _, line := range t.Lines {
 		if w, _, _ := strings.Cut(line, ": "); !slices.Contains(what, w) {
@@ -265,13 +266,14 @@ func (t *oomTale) reasons() (what []string) {
 	return what
 }
 
-// notItsOwn stands for the limit of all jobs or the host's memory, if the log does not say which.
+// notItsOwn is the reason given if the limit of all jobs or the host's memory was exhausted and the
+// log does not say which.
 const notItsOwn = "Memory of all jobs or of the host exhausted"
 
-// exceeded names the limit that was hit, in the words of pbs_cgroups. failcnt alone does not mean a
-// kill: it only tells limits apart after one. If both limits are equal, the answer is mem, which is
-// what the job asked for. With swap accounting v1 does not count every hit (see
-// internal/kernfs/kernfstest, hit).
+// exceeded names the limit that was hit, in the words of pbs_cgroups. A failcnt alone does not mean
+// a kill: it only shows which limit was hit when there was one. If both limits are equal, the
+// answer is mem, which is what the job requested. With swap accounting v1 does not count every hit
+// (see internal/kernfs/kernfstest, hit).
 func exceeded(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
 	if u.MemFailcnt != nil && *u.MemFailcnt == 0 && u.MemSwapFailcnt == nil {

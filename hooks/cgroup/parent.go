@@ -23,18 +23,18 @@ func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
 	if opt.Delegated, err = s.Wanted(p.Cgroup.Systemd); err != nil {
 		return opt, err
 	}
-	if !s.Running() { // nobody else sets up the root of the v2 tree
+	if !s.Running() { // nothing else sets up the root of the v2 tree
 		opt.EnableIfThere = p.Controllers()
 	}
 	return opt, nil
 }
 
-// unit returns the name of the parent of all jobs in systemd.
+// unit returns systemd's name for the parent of all jobs.
 func (p *policy) unit() string { return p.Cgroup.Prefix + ".service" }
 
 // startParent creates the parent of all jobs with its limits, which protect the node's services
-// from the jobs. It asks systemd even when the unit looks right, since somebody may have removed
-// one of its properties.
+// from the jobs. It asks systemd even if the unit looks right, since somebody may have removed one
+// of its properties.
 func (h *hook) startParent(ctx context.Context) error {
 	if h.units != nil {
 		err := h.units.Ensure(ctx, h.policy.unit())
@@ -46,7 +46,7 @@ func (h *hook) startParent(ctx context.Context) error {
 		}
 		switch {
 		case err != nil && h.units.Active(h.policy.unit()) && h.tree.Prepared():
-			h.log.Warnf("the jobs' unit could not be checked: %v", err) // as during a daemon-reload of systemd
+			h.log.Warnf("the jobs' unit could not be checked: %v", err) // for example during a daemon-reload of systemd
 		case err != nil:
 			return hostapi.Errorf(hostapi.KindNode, "%w", err)
 		}

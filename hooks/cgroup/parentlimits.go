@@ -9,12 +9,12 @@ import (
 )
 
 // The parent of all jobs is limited to what the node has for jobs, as pbs_cgroups does at
-// exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that asked for no
+// exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that requested no
 // mem leave the node its reserve, however many there are.
 //
-// The figures are the same ones that begin uses and that PBS is told. If jobs hold more, the limit
-// is what they hold, because a job keeps what it was granted. That happens after a reload with a
-// larger reserve, and while another job uses the place of a suspended one.
+// The figures are the same that begin uses and PBS is told. If jobs hold more, the limit is what
+// they hold, because a job keeps what it was granted. That happens after a reload with a larger
+// reserve, and while another job uses the place of a suspended one.
 
 // parentLimits returns the limits of all jobs together, given what they hold.
 func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
@@ -28,8 +28,8 @@ func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 }
 
 // limitParent applies the limits of all jobs together. If the jobs exceed a limit, it stays
-// unchanged until the next exechost_periodic, since lowering it would kill. The caller holds the
-// lock.
+// unchanged until the next exechost_periodic, because lowering it would kill processes. The caller
+// holds the lock.
 func (h *hook) limitParent(there host, jobs []holding) error {
 	want := h.policy.parentLimits(there, jobs)
 	err := h.tree.LimitParent(want)
@@ -47,7 +47,7 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 }
 
 // raiseParent calls limitParent if the jobs would hold more than its limits allow. The caller holds
-// the lock and has not given any job the additional resources yet.
+// the lock and has not yet given the additional resources to any job.
 func (h *hook) raiseParent(there host, jobs []holding) error {
 	if h.parent != nil && within(h.policy.parentLimits(there, jobs), *h.parent) {
 		return nil
@@ -72,7 +72,7 @@ func within(l, others cgroup.Limits) bool {
 	return true
 }
 
-// settleParent calls limitParent for the node and the jobs as they are now.
+// settleParent calls limitParent for the current node and jobs.
 func (h *hook) settleParent(ctx context.Context) error {
 	unlock, err := h.lock(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (h *hook) settleParent(ctx context.Context) error {
 }
 
 // rescan reads the node again if its memory, swap or tasks have changed, and reports whether they
-// have.
+// did.
 func (h *hook) rescan() (changed bool, err error) {
 	was := h.node()
 	now, err := was.Again(h.roots)

@@ -12,8 +12,8 @@ import (
 )
 
 // ExechostStartup creates the parent of all jobs, applies the limits that jobs were granted and
-// removes cgroups that belong to no job. It reports jobs that the host has lost, and this host's
-// vnodes.
+// removes cgroups that belong to no job. It reports jobs whose records the host lost, and this
+// host's vnodes.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.startParent(ctx); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(errs...)
 }
 
-// findJobs reports jobs that have a cgroup with a mark but are not in known.
+// findJobs reports jobs that are not in known but have a cgroup with a mark.
 func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out *hostapi.Outcome) error {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -65,8 +65,9 @@ func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out 
 	return errors.Join(errs...)
 }
 
-// start takes responsibility for a job that an earlier hook process began. If the job is just
-// beginning or ending, that event handles it. The result is nil if there is nothing to report.
+// start takes responsibility for a job that an earlier process of this hook began. If the job is
+// just beginning or ending, the event in progress handles it. The result is nil if there is nothing
+// to report.
 func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi.JobUpdate, error) {
 	j, release, err := h.running(id, job)
 	if j == nil || err != nil {
@@ -81,8 +82,8 @@ func (h *hook) start(ctx context.Context, id string, job *hostapi.Job) (*hostapi
 	return &hostapi.JobUpdate{Frozen: frozen}, err
 }
 
-// running takes the turn of a listed job. j is nil if an event holds the turn, or if the job has no
-// cgroup or is over.
+// running takes the turn of a listed job. j is nil if an event holds the turn, or if the job has
+// ended or has no cgroup.
 func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func(), err error) {
 	if release = h.try(id); release == nil {
 		return nil, nil, nil
@@ -98,8 +99,8 @@ func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func
 	return nil, nil, err
 }
 
-// ExechostPeriodic reports what each live job has used so far and removes cgroups that belong to no
-// job.
+// ExechostPeriodic reports what each live job has used so far, and removes cgroups that belong to
+// no job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
@@ -113,22 +114,22 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 		}
 		errs = append(errs, err)
 	}
-	if !req.Partial { // a partial list says nothing about other jobs
+	if !req.Partial { // a partial list does not show whether other jobs are gone
 		errs = append(errs, h.followNode(ctx, out, req), h.sweepInto(ctx, out, req))
 	}
 	return out, errors.Join(errs...)
 }
 
-// followNode updates the limits of all jobs together for the node and the jobs as they are now. If
-// the node's memory, swap or tasks have changed, PBS is told again. MoM sees only the answers to
-// its own requests, so that waits for one with a vnode_list.
+// followNode updates the limits of all jobs together for the current node and jobs. If the node's
+// memory, swap or tasks have changed, PBS is informed. MoM sees only the answers to its own
+// requests, so that has to wait for one with a vnode_list.
 func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	if !h.tree.Prepared() {
 		return nil // the next begin creates it
 	}
 	changed, err := h.rescan()
 	errs := []error{err}
-	if changed { // this changes the limit of jobs that asked for no mem
+	if changed { // this changes the limits of jobs that requested no mem
 		h.settle()
 	}
 	if node := h.node(); h.published.Load() != node && len(req.VnodeList) > 0 {
@@ -141,7 +142,7 @@ func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostap
 }
 
 // update makes sure that a listed job is watched, and measures it. If the job is just beginning or
-// ending, that event handles it.
+// ending, the event in progress handles it.
 func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node string) (*hostapi.JobUpdate, error) {
 	j, release, err := h.running(id, job)
 	if j == nil || err != nil {
@@ -175,14 +176,14 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 		update.Frozen, err = h.frozenUnlike(j, job.Phase)
 		errs = append(errs, err)
 	}
-	if !h.policy.perTask() { // changed since begin: hook mpi reports ranks now, and two reports would conflict
+	if !h.policy.perTask() { // if that changed since begin, hook mpi reports ranks now, and two reports would conflict
 		u.Ranks = nil
 	}
 	return update, errors.Join(errs...)
 }
 
 // sweepInto removes cgroups that belong to no job. If one cannot be removed, the host's vnodes go
-// offline until nothing is left.
+// offline until none is left.
 func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	swept, err := h.sweep(ctx, req.JobList)
 	for _, id := range swept {
@@ -196,16 +197,16 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 		case err != nil:
 		case left == nil:
 			errs = append(errs, h.recovered(req, out, time.Now()))
-		default: // the job's end reported it, but perhaps not to PBS
+		default: // the job's end reported it, but PBS may not know
 			errs = append(errs, h.repeat(req, out, left))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// remaining returns an error that names a job that is over but still has processes, or nil.
-// Processes that only wait for a cpu do not count, since they end later. Cgroups without any job
-// were swept before.
+// remaining returns an error that names a job that has ended but still has processes, or nil.
+// Processes that only wait for a cpu do not count, since they end later. Cgroups without a job were
+// swept before.
 func (h *hook) remaining() (left, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -220,7 +221,7 @@ func (h *hook) remaining() (left, err error) {
 			return nil, err
 		}
 		pids, err := j.Processes()
-		// An error may mean that the cgroup has just disappeared. The next periodic sees that.
+		// An error may mean that the cgroup has just disappeared. The next periodic finds out.
 		if err != nil || len(pids) > 0 && !proc.Runnable(h.roots.Proc, pids) {
 			return fmt.Errorf("job %s: %w", id, cgroup.ErrNotEmpty), nil
 		}

@@ -32,11 +32,11 @@ var pmemResource = resource{
 type processSampler struct {
 	*follower
 	last   memAmounts // of the previous sample
-	failed bool       // a sample failed, which was logged
+	failed bool       // a sample failed, and that has been logged
 }
 
-// perSample is the divisor that gives the part of a cpu that samples of a job may use. A job may
-// have thousands of processes.
+// perSample limits sampling to a twentieth of a cpu, because a job may have thousands of processes.
+// Each pause is at least this many times as long as the sample before it.
 const perSample = 20
 
 // Sample is called by the beat.
@@ -62,8 +62,8 @@ func (s *processSampler) Sample() sample.Next {
 }
 
 // compareAll compares a sample with the bounds, and returns the longest pause until the next one.
-// Until its execve(2) a vfork child has the memory of its parent, which may be hookhost. So only
-// what two samples agree on counts.
+// Until it calls execve(2), a vfork child has the memory of its parent, which may be hookhost. So a
+// value counts only if two samples in a row show it.
 func (s *processSampler) compareAll(now, b memAmounts) time.Duration {
 	last := s.last
 	s.last = now
@@ -82,7 +82,7 @@ func (s *processSampler) compareAll(now, b memAmounts) time.Duration {
 	return pause
 }
 
-// read reads only what the bounds need.
+// read reads only what is needed for the bounds.
 func (s *processSampler) read(b memAmounts) (now memAmounts, err error) {
 	pids, err := s.j.Processes()
 	if err != nil {
@@ -100,15 +100,16 @@ func (s *processSampler) read(b memAmounts) (now memAmounts, err error) {
 }
 
 // footprint is the memory of processes in bytes, as /proc reports it (proc_pid_statm(5)). It
-// includes pages of programs and libraries. Pages that several processes share count once for each.
+// includes pages of programs and libraries. Shared pages count once for each process that shares
+// them.
 type footprint struct {
-	resident        int64 // of all
+	resident        int64 // of all processes
 	largest, widest int64 // the largest resident set and address space of a single process
 }
 
 var pageSize = int64(os.Getpagesize())
 
-// footprintOf reads one line per process. Processes that end meanwhile count as nothing.
+// footprintOf reads one line per process. Processes that end meanwhile do not count.
 func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 	var f footprint
 	for _, pid := range pids {
@@ -137,8 +138,8 @@ func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 // heldByProcesses returns the anonymous and shared memory of processes, on nodes without a memory
 // controller. It reads the cheapest figure first, and stops as soon as one shows that they hold no
 // more than enough. The first figure is all resident memory. The second is anonymous and shared
-// memory, where shared pages count for each process. The last is each process's proportional share,
-// for which the kernel walks every page table.
+// memory, with shared pages counted for each process. The last is each process's proportional
+// share, for which the kernel has to walk all page tables.
 func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (int64, error) {
 	if all.resident <= enough {
 		return all.resident, nil

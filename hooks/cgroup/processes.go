@@ -13,7 +13,7 @@ import (
 )
 
 // ExecjobLaunch moves the session that MoM created for a program into the job's cgroup, and sets
-// its resource limits. The program starts afterwards.
+// its resource limits. Only then does the program start.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		h.logOf(j.ID()).Infof("launch pid %d: no such process any more", req.PID)
 		return out, nil
 	}
-	// A process that does not lead its session is in MoM's session.
+	// A process that does not lead its session is still in MoM's session.
 	_, err = h.moveSession(j, leader, func(proc.Process) bool { return leader.Session == leader.PID }, limits)
 	if err != nil {
 		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
@@ -80,9 +80,10 @@ func markLaunch(j *cgroup.Job, m cgroup.JobMark, req *hostapi.Request) error {
 	return j.SetJobMark(m)
 }
 
-// ExecjobAttach adds a process that MoM did not start to the job and sets the job's resource limits
-// on it. The processes of its session that belong to the job's owner come along. As in PBS, a
-// process that is gone is not an error. A process of another user is.
+// ExecjobAttach adds a process that MoM did not start to the job and applies the job's resource
+// limits to it. It also adds the processes of the same session that belong to the job's owner. As
+// in PBS, it is not an error if the process is gone. It is one if the process belongs to another
+// user.
 func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -146,9 +147,9 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	out := &hostapi.Outcome{CallAgain: again}
 	if s.PerTask {
 		out.State = s.encode()
-	} // else there is no state to store: the cgroup counts, and the next measurement reports
+	} // else there is no state to store: what matters is on the cgroup, and the next measurement reports
 	return out, nil
 }
 
-// isOurs reports whether pid is this hook or its host, which must not be moved into a job.
+// isOurs reports whether pid is this hook or its host, neither of which may be moved into a job.
 func (h *hook) isOurs(pid int) bool { return slices.Contains(h.self, pid) }

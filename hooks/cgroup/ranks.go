@@ -10,9 +10,9 @@ import (
 	"github.com/hookhost/hookhost/internal/rank"
 )
 
-// With [mpi] per_task each MPI rank has a subgroup in its job's cgroup, so that its usage is known.
-// A launcher's daemon forks the ranks, and no event reports that. So the hook looks for ranks
-// several times after a program starts or is attached, and at each periodic. What a rank used
+// With [mpi] per_task each MPI rank has a subgroup in its job's cgroup, which shows how much the
+// rank uses. A launcher's daemon forks the ranks, and no event reports that. So the hook looks for
+// ranks several times after a program starts or is attached, and at each periodic. What a rank used
 // before it was found counts only for the job.
 
 // rankLooks are the times to look for ranks after a program of the job starts or is attached. After
@@ -25,7 +25,7 @@ var rankLooks = []time.Duration{
 func (p *policy) perTask() bool { return p.MPI.Enabled && p.MPI.PerTask }
 
 // scheduleLook records that a program is about to start, and returns when to look for its ranks. It
-// returns 0 if ranks get no subgroups.
+// returns 0 if ranks do not get subgroups.
 func (s *state) scheduleLook() time.Duration {
 	if !s.PerTask {
 		return 0
@@ -41,19 +41,20 @@ func (s *state) nextLook() time.Duration {
 	}
 	since := time.Duration(sinceBoot()-s.RanksFrom) * time.Microsecond
 	for _, at := range rankLooks {
-		if pause := at - since; pause > rankLooks[0]/2 { // else this look came a little early and counts
+		if pause := at - since; pause > rankLooks[0]/2 { // else the host called a little early, and this call counts as that look
 			return pause
 		}
 	}
 	return 0
 }
 
-// rankMemory is what this process remembers of a job's ranks. Losing it costs only time.
+// rankMemory is what this process remembers about a job's ranks. If it is lost, ranks are only
+// found more slowly.
 type rankMemory struct {
 	finder rank.Finder
 	idle   map[string]bool // subgroups that had no processes at the last report
-	many   bool            // logged that there are too many
-	failed bool            // logged an error
+	many   bool            // it has been logged that there are too many
+	failed bool            // an error has been logged
 }
 
 func (h *hook) rankMemory(id string) (m *rankMemory) {
@@ -87,14 +88,14 @@ type rankSearch struct {
 	groups rankGroups // nil until first used
 }
 
-// searchTime limits the search in a job with very many processes, since events of the job wait for
-// it.
+// searchTime limits the search in a job with very many processes, because events of the job have to
+// wait for it.
 const searchTime = 5 * time.Second
 
-// run moves the ranks that it finds, and searches again until there is nothing new. Children that
-// are forked while their parent is moved may be outside, while those of a moved process are born
-// inside. Processes that fork too fast, and those not reached within searchTime, are found the next
-// time.
+// run moves the ranks that it finds, and repeats the search until there is nothing new. Children
+// forked while their parent is being moved may be outside, while those of a moved process start
+// inside. Processes that fork too fast, or that are not reached within searchTime, are found the
+// next time.
 func (s *rankSearch) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
@@ -121,7 +122,8 @@ func (s *rankSearch) run(ctx context.Context) error {
 	return nil
 }
 
-// outside returns the rank of a process that is in a subgroup, or nil if it is in none of ours.
+// outside returns the rank in whose subgroup a process is, or nil if it is in none of our
+// subgroups.
 func (s *rankSearch) outside(pid int) (*rank.Found, error) {
 	name, ok, err := s.j.SubgroupOf(pid)
 	if err != nil || !ok {
@@ -146,7 +148,7 @@ func (s *rankSearch) load() (err error) {
 }
 
 // group returns the name of a rank's subgroup, and creates it if necessary. The name is "" if the
-// job has too many.
+// job has too many subgroups.
 func (s *rankSearch) group(of *rank.Found) (string, error) {
 	if err := s.load(); err != nil {
 		return "", err
@@ -195,9 +197,11 @@ func (s *rankSearch) move(name string, p proc.Process) error {
 
 // retire removes the subgroups of ranks that have ended. Otherwise a job that starts one program
 // after another would fill the node with them. An empty subgroup is removed at the second look,
-// when the host already knows what it used. Two kinds stay until the job's end. In a world without
-// a name, the rank of the next program reuses the subgroup. v1 counts out-of-memory kills only in
-// the rank's subgroup.
+// when the host already knows what the rank used.
+//
+// Two kinds of subgroups stay until the job's end. In a world without a name, the rank of the next
+// program reuses the subgroup. If the kernel killed in a subgroup for lack of memory, v1 counts
+// that only there.
 func (s *rankSearch) retire() error {
 	groups, err := s.h.rankGroups(s.j)
 	errs := []error{err}

@@ -7,9 +7,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// regranted returns the grant that replaces had if the job now gets gets. Nil means no grant and no
-// devices respectively. If nothing changes, the result is had. Devices that the job gives up stay
-// reserved until hook devices has removed them from the filter.
+// regranted returns the grant that replaces had if the job now gets gets. For had, nil means no
+// grant. For gets, it means no devices. If nothing changes, the result is had. Devices that the job
+// gives up stay reserved until hook devices has removed them from the filter.
 func regranted(had, gets *inventory.Grant) *inventory.Grant {
 	if had == nil {
 		return gets
@@ -30,7 +30,7 @@ func sameIDs(a, b []topology.Device) bool {
 	return slices.EqualFunc(a, b, func(d, e topology.Device) bool { return d.ID == e.ID })
 }
 
-// both returns the devices and blocks of both grants together. A nil grant is empty.
+// both returns the devices and blocks of the two grants together. A nil grant is empty.
 func both(had, gets *inventory.Grant) *inventory.Grant {
 	if had == nil || gets == nil {
 		if had == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// ExecjobResize gives the job its new size: either everything changes or nothing does. If a limit
-// is below what the job uses, or there is not enough room, the error is KindBusy, since that may
+// ExecjobResize gives the job its new size. Either everything changes or nothing does. If the job
+// uses more than a limit, or if there is not enough room, the error is KindBusy, since that may
 // pass. MoM requeues the job in any case.
 func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	a, err := h.policy.askWithDevices(req)
@@ -62,7 +62,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	return out, nil
 }
 
-// resized returns the mark of a job in its new size.
+// resized returns the mark of a job with its new size.
 func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 	begin, job := *old.Begin, *told
 	job.State, job.Phase, job.Elapsed = nil, "", 0
@@ -75,16 +75,16 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 	return r
 }
 
-// newShare is what a job is going to have, and what it has now.
+// newShare is what a job is about to get, and what it has now.
 type newShare struct {
 	assignment
-	had      cgroup.Limits    // in force
-	hadGrant *inventory.Grant // on its cgroup
+	had      cgroup.Limits    // the limits in force
+	hadGrant *inventory.Grant // as stored on its cgroup
 	there    host
 }
 
-// newSize reads what the job has and decides what it gets, counting its own share as free. The
-// caller holds the lock.
+// newSize reads what the job has and decides what it gets, counting the job's own share as free.
+// The caller holds the lock.
 func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	fail := func(err error) (newShare, error) {
 		return newShare{}, hostapi.Errorf(hostapi.KindNode, "resize job %s: %w", j.ID(), err)
@@ -115,8 +115,8 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	return z, h.raiseParent(z.there, append(held, own.or(h.policy.holdingOf(z.there, z.assignment))))
 }
 
-// grow chooses the new size. From then on the job holds the larger of both sizes, until change
-// returns.
+// grow chooses the new size. From then until change returns, the job holds the larger of both
+// sizes.
 func (h *hook) grow(ctx context.Context, j *cgroup.Job, a ask) (z newShare, err error) {
 	unlock, err := h.lock(ctx)
 	if err != nil {
@@ -133,13 +133,13 @@ func (h *hook) grow(ctx context.Context, j *cgroup.Job, a ask) (z newShare, err 
 	return z, nil
 }
 
-// errNotUndone means that a resize failed and left the job in neither its old nor its new size. MoM
-// requeues the job.
+// errNotUndone means that a resize failed and left the job with neither its old nor its new size.
+// MoM requeues the job.
 var errNotUndone = errors.New("undo")
 
 // change brings the job and its marks to the new size, or restores everything. If that fails too,
-// the error is errNotUndone. Reclaiming or moving memory takes seconds. If the hook dies meanwhile,
-// the old mark remains, and the next process applies the old size (settle).
+// the error is errNotUndone. Reclaiming or moving memory can take seconds. If the hook dies
+// meanwhile, the old mark is still there, and the next process applies the old size (settle).
 func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error {
 	err := h.apply(j, h.inKernel(z.limits, z.ask), z)
 	if err == nil {
@@ -150,16 +150,17 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 		return nil
 	}
 	undo := errors.Join(j.Apply(z.had), j.SetJobMark(old))
-	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // then the node is at fault
-		// The job may have more or less than before, and holds the larger of both until its end.
+	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // so the node is at fault
+		// The job may have more or less than before. Until its end it holds the larger of both
+		// sizes.
 		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
 	h.with(j.ID(), func(e *job) { e.growing = nil })
 	return err
 }
 
-// note writes the marks of the new size. The grant comes last, because hook devices may act on it
-// at any moment.
+// note writes the marks of the new size. It writes the grant last, because hook devices may act on
+// that at any moment.
 func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 	err := j.SetJobMark(mark)
 	if err == nil && z.grant != z.hadGrant {
@@ -175,7 +176,7 @@ func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 }
 
 // apply changes the limits in the kernel. If the follower enforces mem, the job must not exceed its
-// new mem from the start.
+// new mem at the start.
 func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 	if b := h.policy.boundsOf(&z.assignment); !h.policy.kernelLimitsMem() && b.mem > 0 {
 		if used, ok := memUsed(j); ok && used > b.mem {

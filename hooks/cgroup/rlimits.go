@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rlimitPrefix starts the names of resources with which a job asks for limits: -l rlimit_nofile=N
-// or N:M. PBS accepts such a request only if the administrator has defined the resource.
+// rlimitPrefix starts the names of resources that request resource limits: -l rlimit_nofile=N or
+// N:M. PBS accepts such a request only if the administrator has defined the resource.
 const rlimitPrefix = "rlimit_"
 
 var rlimitResource = resource{
@@ -47,7 +47,7 @@ func rlimitsOf(job *hostapi.Job) (map[string]proc.Rlimit, error) {
 }
 
 // rlimits decides the limits of a job's processes: the node's limits, replaced by those that the
-// job asks for, and RLIMIT_AS. KindJob means that the job asks for more than the node's hard limit.
+// job requests, and RLIMIT_AS. KindJob means that the job requests more than the node's hard limit.
 //
 // If vmem is enforced, RLIMIT_AS is pvmem or unlimited (openpbs pbs_cgroups.PY, manage_rlimit_as).
 // MoM sets it to vmem, which kills programs that reserve address space without using it.
@@ -96,7 +96,7 @@ func (h *hook) launchLimits(req *hostapi.Request) (map[string]proc.Rlimit, error
 	return h.limitsOf(a)
 }
 
-// limitsOf returns the limits of programs that a job with this request launches. Asking for more
+// limitsOf returns the limits of programs that a job with this request launches. A request for more
 // open files than the kernel allows anyone (fs.nr_open) is KindJob.
 func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 	if asked, ok := a.rlimits["nofile"]; ok {
@@ -110,7 +110,7 @@ func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 	return h.policy.rlimits(a, h.liftsAS())
 }
 
-// liftsAS reports whether vmem is enforced and therefore RLIMIT_AS is lifted.
+// liftsAS reports whether RLIMIT_AS is lifted, which is the case if vmem is enforced.
 func (h *hook) liftsAS() bool {
 	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
 }
@@ -118,8 +118,8 @@ func (h *hook) liftsAS() bool {
 // attachLimits returns the limits of processes that MoM did not start. pbs_cgroups leaves such
 // processes alone. But usually they are MPI ranks whose launcher calls pbs_attach, and a job's
 // limits are meant for all its ranks. A rank that came by ssh has the limits of sshd
-// (RLIMIT_MEMLOCK), which have nothing to do with the job. An unlimited RLIMIT_AS only undoes what
-// MoM set, which does not apply here.
+// (RLIMIT_MEMLOCK), which have nothing to do with the job. An unlimited RLIMIT_AS is left out: it
+// would only undo what MoM set, and MoM did not start these processes.
 func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
 	limits, err := h.launchLimits(req)
 	if limits["as"].Hard == proc.RlimitInfinity {
@@ -128,10 +128,10 @@ func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error
 	return limits, err
 }
 
-// limit sets limits on a process of the job, unless it is gone. Failing to lift RLIMIT_AS is not an
-// error, because the job only gets less than it could. Launch reports it. Only limits from the
-// node's configuration may exceed what the process has. The job's request comes from its user, and
-// PBS may not even know such a resource.
+// limit sets limits on a process of the job, unless the process is gone. It is not an error if
+// RLIMIT_AS cannot be lifted, because the job only gets less than it could. Launch reports it. Only
+// limits from the node's configuration may exceed what the process has. The job's request comes
+// from its user, and PBS may not even know such a resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc.Rlimit) error {
 	set := func(limits map[string]proc.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)
@@ -151,12 +151,12 @@ func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc
 	return set(limits)
 }
 
-// asStays tells the job's owner that RLIMIT_AS could not be lifted. The log has the cause.
+// asStays informs the job's owner that RLIMIT_AS could not be lifted. The log has the cause.
 const asStays = "RLIMIT_AS (ulimit -v) could not be lifted on this host: a program that reserves more address space " +
 	"fails, whether it uses it or not"
 
-// raises reports whether the node may raise a limit: its configuration sets it, or vmem replaces
-// it.
+// raises reports whether the node may raise a limit. It may if its configuration sets the limit, or
+// if vmem replaces the limit.
 func (h *hook) raises(name string) bool {
 	return h.policy.Rlimits.ByName()[name] != "" || name == "as" && h.liftsAS()
 }

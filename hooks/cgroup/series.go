@@ -23,9 +23,9 @@ type chart struct {
 	meter  *cgroup.Meter
 	points *series.Recorder
 	last   cgroup.Reading
-	at     time.Time // of last; zero before the first
-	most   float64   // the greatest memory seen since
-	failed bool      // a reading failed, which was logged
+	at     time.Time // time of last; zero before the first point
+	most   float64   // the most memory since then
+	failed bool      // a reading failed, and that has been logged
 }
 
 // chartOf returns a job's chart, and creates it if necessary. It is nil if no series is configured.
@@ -75,7 +75,7 @@ func (c *chart) Sample() sample.Next {
 	return sample.Next{After: pause, Slack: slack}
 }
 
-// see records memory that the watch saw. A point has the greatest value.
+// see records memory that the watch saw. Each point has the greatest value since the previous one.
 func (c *chart) see(bytes int64) {
 	if c == nil {
 		return
@@ -85,8 +85,8 @@ func (c *chart) see(bytes int64) {
 	c.most = max(c.most, float64(bytes))
 }
 
-// end adds the last point, so that even a job that ends before its second point has two. If the
-// current second already has a point, the last one gets a later second.
+// end adds the last point, so that even a job that ends before its second point has two. If there
+// is already a point for the current second, the last one is dated later.
 func (c *chart) end() {
 	if c == nil {
 		return
@@ -98,7 +98,7 @@ func (c *chart) end() {
 	c.meter.Close()
 }
 
-// answer returns the points that the host may not have.
+// answer returns the points that the host may not have yet.
 func (c *chart) answer() *hostapi.Series {
 	if c == nil {
 		return nil
@@ -109,8 +109,8 @@ func (c *chart) answer() *hostapi.Series {
 }
 
 // add adds a point for the given second of the clock. If the clock was set back, it adds nothing
-// until the old time is reached again. The next point then covers the whole gap. The caller holds
-// mu.
+// until the clock reaches the old time again. The next point then covers the whole gap. The caller
+// holds mu.
 func (c *chart) add(now time.Time, second int64) error {
 	if second <= c.points.Last() {
 		return nil
@@ -140,7 +140,8 @@ func (c *chart) add(now time.Time, second int64) error {
 	return nil
 }
 
-// rate returns a counter's growth per second. A counter that went down is a different one.
+// rate returns a counter's growth per second. If the counter went down, it is a different counter,
+// and the rate is not known.
 func rate(before, now, seconds float64) float64 {
 	if grew := (now - before) / seconds; grew >= 0 {
 		return grew
@@ -148,6 +149,6 @@ func rate(before, now, seconds float64) float64 {
 	return math.NaN()
 }
 
-// share is rate for a counter of time. It is capped at 1, since the counter and the clock are not
+// share is rate for a counter of time. It is capped at 1, because the counter and the clock are not
 // read at the same moment.
 func share(before, now, seconds float64) float64 { return min(rate(before, now, seconds), 1) }

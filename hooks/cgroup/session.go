@@ -12,8 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rounds limits how often a session that forks while it is moved is listed again. Each round moves
-// what the previous one could not see. Children of a moved process are born inside.
+// rounds limits how often a session is listed again that forks while it is being moved. Each round
+// moves what the previous one could not see. Children of a moved process start inside.
 const rounds = 16
 
 // member is a process to be moved. Its fields were read while it was held.
@@ -23,7 +23,7 @@ type member struct {
 	free bool // if true, a process in another job is an error; otherwise it stays there
 }
 
-// member holds the process pid. alive is false if it is gone or waits to be reaped.
+// member holds the process pid. alive is false if the process is gone or is a zombie.
 func (h *hook) member(pid int) (m member, alive bool, err error) {
 	hold, p, err := h.hold(h.roots.Proc, pid)
 	switch {
@@ -38,8 +38,8 @@ func (h *hook) member(pid int) (m member, alive bool, err error) {
 	return member{Process: p, hold: hold}, true, nil
 }
 
-// named is member for a pid that somebody gave us. Some debuggers and launchers give the number of
-// a thread.
+// named is like member for a pid that came from elsewhere. Some debuggers and launchers give the
+// number of a thread.
 func (h *hook) named(pid int) (m member, alive bool, err error) {
 	m, alive, err = h.member(pid)
 	if err != nil || alive {
@@ -63,16 +63,16 @@ func (h *hook) named(pid int) (m member, alive bool, err error) {
 // moveSession always releases first. If processes keep escaping, the error is KindBusy: users must
 // not be able to make a node look bad.
 //
-// Each process is held, checked and moved before the next. Checking all of them first would leave
-// time for their pids to be reused.
+// Each process is held, checked and moved before the next. If all were checked first, their pids
+// could be reused meanwhile.
 func (h *hook) moveSession(
 	j *cgroup.Job,
 	first member,
 	want func(proc.Process) bool,
 	limits map[string]proc.Rlimit,
 ) (taken int, err error) {
-	// The job's end kills everything in it, so it must contain neither the system's first process
-	// nor us.
+	// The job's end kills every process in it, so neither the system's first process nor this
+	// program may be in it.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		first.hold.Close()
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
@@ -109,7 +109,7 @@ func (h *hook) moveSession(
 				return taken, err
 			}
 		}
-		// The list was complete if no process has begun since before it was made.
+		// The list was complete if no process was created since before it was made.
 		if !found || before != "" && forks(h.stat) == before {
 			return taken, nil
 		}
@@ -119,7 +119,7 @@ func (h *hook) moveSession(
 }
 
 // sessionOf lists the session of first. Session 0 does not identify a session: it stands for all
-// sessions that began outside the pid namespace of this /proc, such as a container's.
+// sessions that began outside the pid namespace of this /proc, as in a container.
 func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 	if first.Session == 0 {
 		return nil, nil
@@ -141,13 +141,13 @@ func forks(stat *kernfs.Reader) string {
 	return string(count)
 }
 
-// held is a process that is held, so that its pid cannot be confused with another's.
+// held is a process that is held, so that it cannot be confused with a later one of the same pid.
 type held interface {
 	cgroup.Process
 	Close() error
 }
 
-// byStartTime replaces a pidfd where the kernel has none.
+// byStartTime replaces a pidfd if the kernel does not have pidfds.
 type byStartTime struct {
 	procfs *kernfs.FS
 	id     hostapi.ProcessID
@@ -178,8 +178,8 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 	return byStartTime{procfs, p.ID()}, p, nil
 }
 
-// move moves one process into the job, sets its limits and releases it. It returns 1 if the process
-// was in no part of the job before, else 0.
+// move moves one process into the job, sets its limits and releases it. It returns 1 if no part of
+// the job contained the process before, else 0.
 func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (taken int, err error) {
 	defer m.hold.Close()
 	in, err := j.Attach(m.hold)
@@ -198,14 +198,14 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (tak
 	if err != nil {
 		return taken, moveError(err)
 	}
-	// A child that is born before this has its parent's old limits, but is in the next round's
+	// A child that is created before this has its parent's old limits, but is in the next round's
 	// list.
 	return taken, h.limit(j, m.ID(), limits)
 }
 
-// afterEnd handles a process whose pid was reused while its predecessor was being moved. If it is
-// in the job, it stays there, since it may belong to the job. If the same user's process is only
-// partly in the job, it is moved completely, because it can no longer be a stray.
+// afterEnd handles a process whose pid was reused while its predecessor was being moved. If the
+// process is in the job, it stays there, since it may belong to the job. If it belongs to the same
+// user and is only partly in the job, it is moved completely, because it can no longer be a stray.
 func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 	for range rounds {
 		m, alive, err := h.member(was.PID)
