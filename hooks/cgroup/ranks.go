@@ -41,7 +41,7 @@ func (s *state) nextLook() time.Duration {
 	}
 	since := time.Duration(sinceBoot()-s.RanksFrom) * time.Microsecond
 	for _, at := range rankLooks {
-		if pause := at - since; pause > rankLooks[0]/2 { // else the host called a little early, and this call counts as that look
+		if pause := at - since; pause > rankLooks[0]/2 { // else this call came a little early and counts
 			return pause
 		}
 	}

@@ -204,8 +204,8 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (tak
 }
 
 // afterEnd handles a process whose pid was reused while its predecessor was being moved. If the
-// process is in the job, it stays there, since it may belong to the job. If it belongs to the same
-// user and is only partly in the job, it is moved completely, because it can no longer be a stray.
+// process is in the job, it stays there, since it may belong to the job. A process of the same user
+// that is only partly in the job is moved completely. It can no longer be a stray.
 func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 	for range rounds {
 		m, alive, err := h.member(was.PID)

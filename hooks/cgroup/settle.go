@@ -8,11 +8,11 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// When the hook starts, and when the memory, swap or tasks of the node have changed, it applies
-// again what each job was granted. That undoes an interrupted resize, applies a change of [memory]
-// enforce, and replaces limits that somebody set by hand. Nothing but the events of that job waits
-// for it, since a job may take seconds to give back memory. A job that does not give back enough
-// keeps its limits of memory until the next time.
+// When the hook starts, and when the memory, swap or tasks of the node have changed, it reapplies
+// what each job was granted. That undoes an interrupted resize, applies a change of [memory]
+// enforce, and replaces limits that somebody set by hand. A job may take seconds to give back
+// memory, so only events of that job wait for it. A job that does not give back enough keeps its
+// memory limits until the next time.
 
 // settle does that for all jobs, in the background.
 func (h *hook) settle() {
@@ -31,7 +31,7 @@ func (h *hook) settle() {
 	}
 }
 
-// settleJob applies a job's grant, unless the job is over.
+// settleJob applies a job's grant, unless the job has ended.
 func (h *hook) settleJob(ctx context.Context, id string) error {
 	release, err := h.wait(ctx, id, func(e *job) turn { return e.turn })
 	if err != nil {
@@ -54,13 +54,13 @@ func (h *hook) settleJob(ctx context.Context, id string) error {
 	}
 	l = h.inKernel(l, got.ask)
 	err = j.Apply(l)
-	if errors.Is(err, cgroup.ErrInUse) { // its cpus may be other jobs' by now
+	if errors.Is(err, cgroup.ErrInUse) { // other jobs may have its cpus by now
 		err = errors.Join(err, applyAllButMemory(j, l))
 	}
 	return err
 }
 
-// applyAllButMemory applies the limits that a job's use of memory cannot prevent.
+// applyAllButMemory applies the limits that cannot fail because of the job's memory usage.
 func applyAllButMemory(j *cgroup.Job, l cgroup.Limits) error {
 	now, err := j.Limits()
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 )
 
 // MoM lists vnodes that startup does not report, for two reasons. First, the site may have defined
-// them (pbs_mom -s insert). They divide a part of the host, and the natural vnode has the rest.
+// them (pbs_mom -s insert). They divide up a part of the host, and the natural vnode has the rest.
 //
-// Second, an earlier startup may have reported them, as with vnode_per_numa_node. A hook cannot
-// delete a vnode, and MoM reports it until MoM restarts (openpbs src/resmom/mom_server.c,
-// IS_HOOK_ACTION_ACK). Such vnodes are reported with nothing to give.
+// Second, an earlier startup may have reported them, for example with vnode_per_numa_node. A hook
+// cannot delete a vnode, and MoM keeps reporting it until MoM restarts (openpbs
+// src/resmom/mom_server.c, IS_HOOK_ACTION_ACK). Such stale vnodes are reported as having nothing.
 
 // othersVnodes returns what to report for stale vnodes, and the vnodes that the site has defined.
 // Stale vnodes were noted by an earlier startup and are not reported by this one. If a noted vnode
@@ -43,8 +43,8 @@ func (p *policy) othersVnodes(node *topology.Node, name string, known map[string
 	return stale, site
 }
 
-// toNote returns what the next startup needs to know: the vnodes reported now, and the stale ones
-// until MoM lists them with nothing.
+// toNote returns what the next startup needs to know. That is the vnodes reported now, and the
+// stale ones until MoM lists them as having nothing.
 func toNote(told map[string]*hostapi.Vnode, natural string, stale map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) map[string]map[string]string {
 	note := map[string]map[string]string{}
@@ -72,8 +72,8 @@ func nothingOf(available hostapi.Resources) hostapi.Resources {
 	return nothing
 }
 
-// without returns what is left of o beside the site's vnodes, if these have cpus or memory. The
-// natural vnode gets no more than its definition gives it.
+// without returns what remains of o beside the site's vnodes, if these have cpus or memory. The
+// natural vnode does not get more than its definition gives it.
 func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	var theirs offer
 	for _, v := range site {
@@ -110,7 +110,7 @@ func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	return o
 }
 
-// offerOf returns what a vnode has. An amount that cannot be read counts as none.
+// offerOf returns what a vnode has. An amount that cannot be read counts as 0.
 func offerOf(v *hostapi.Vnode) offer {
 	size := func(name string) int64 {
 		n, _ := pbs.ParseSize(v.ResourcesAvailable[name])

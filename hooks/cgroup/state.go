@@ -21,15 +21,15 @@ type state struct {
 	// RanksFrom is when a program of the job was last started or attached, in microseconds since
 	// boot: see nextLook.
 	RanksFrom int64 `json:"ranks_from_us,omitempty"`
-	// Ended means that epilogue has killed the job and reported its usage, so that end only has to
+	// Ended means that epilogue has killed the job and reported its usage, so end only has to
 	// remove the cgroup.
 	Ended bool `json:"ended,omitempty"`
 }
 
 // stateOf returns what is known about a job, and whether it has a cgroup. A job without a mark
-// began before hookhost was installed, and is assumed to have the ncpus that it asked for. stateOf
-// fails if the mark cannot be read or the host's part is not JSON. The other part is still valid
-// then.
+// began before hookhost was installed, and is assumed to have the ncpus that it requested. stateOf
+// fails if the mark cannot be read or the state from the host is not JSON. The other of the two is
+// still valid then.
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool, err error) {
 	m, found, failed := markOf(j)
 	exists = found || j.Exists()

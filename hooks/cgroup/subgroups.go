@@ -45,8 +45,7 @@ func parseGroupName(name string) (world, rank int, ok bool) {
 	return world, rank, ok && err == nil && rankErr == nil && groupName(world, rank) == name
 }
 
-// rankGroups reads the marks of a job's subgroups. A subgroup without our mark does not belong to a
-// rank.
+// rankGroups reads the marks of a job's subgroups. A subgroup without our mark is not a rank's.
 func (h *hook) rankGroups(j *cgroup.Job) (rankGroups, error) {
 	list, err := j.Subgroups()
 	groups := rankGroups{}
@@ -109,7 +108,7 @@ func (h *hook) ranksUsed(j *cgroup.Job) ([]hostapi.RankUsage, error) {
 }
 
 // ranksKilled returns the ranks in which the kernel killed processes because memory ran out, as far
-// as that can be read.
+// as can be read.
 func (h *hook) ranksKilled(j *cgroup.Job) (killed []int) {
 	list, err := h.ranksUsed(j)
 	if err != nil {

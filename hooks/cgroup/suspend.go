@@ -9,20 +9,20 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// A suspended job is frozen, and its place is given to others if there is no other place. MoM stops
+// A suspended job is frozen, and its place is given to others if nothing else is free. MoM stops
 // only the job's session, with a signal. The freezer also stops processes that escaped the session,
-// and keeps the job from resuming itself with SIGCONT.
+// and prevents the job from resuming itself with SIGCONT.
 //
 // The host knows the job's phase, and the kernel knows whether it is frozen. Startup and periodic
-// report where the two differ, for example after a crash. Then the host repeats the event in the
-// job's turn.
+// report jobs for which the two differ, for example after a crash. Then the host repeats the event
+// in the job's turn.
 
-// freezeTime limits the wait for processes to stop, because MoM does nothing else meanwhile. A
-// process that is in the kernel stops when it returns from there.
+// freezeTime limits the wait for processes to stop, because MoM is blocked meanwhile. A process
+// that is in the kernel stops when it returns from there.
 const freezeTime = 3 * time.Second
 
-// ExecjobPostsuspend freezes the job. If processes do not stop in time, the error is KindBusy,
-// which MoM only logs: the job is suspended anyway.
+// ExecjobPostsuspend freezes the job. If processes do not stop in time, the error is KindBusy. MoM
+// only logs that: the job is suspended anyway.
 func (h *hook) ExecjobPostsuspend(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, release, err := h.live(ctx, req)
 	if err != nil || j == nil {
@@ -63,8 +63,8 @@ func (h *hook) ExecjobPreresume(ctx context.Context, req *hostapi.Request) (*hos
 	return &hostapi.Outcome{}, nil
 }
 
-// ExecjobPreterm prepares the job for the signals that follow: SIGTERM and, from a MoM that asks no
-// hook again, SIGKILL. It gives the job the cpu time to handle them, and thaws it if it is
+// ExecjobPreterm prepares the job for the signals that follow: SIGTERM, and SIGKILL from a MoM that
+// runs no further hook. It gives the job the cpu time to handle them, and thaws it if it is
 // suspended. The event is never rejected: a job that cannot be thawed is killed as it is.
 func (h *hook) ExecjobPreterm(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, release, err := h.live(ctx, req)
@@ -100,7 +100,7 @@ func (h *hook) resume(ctx context.Context, j *cgroup.Job) error {
 // freezeAgain limits the wait for a job to freeze again when thawing it failed.
 const freezeAgain = 100 * time.Millisecond
 
-// live takes the turn of a job that runs here. j is nil if the job has no cgroup or is over.
+// live takes the turn of a job that runs here. j is nil if the job has ended or has no cgroup.
 func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, release func(), err error) {
 	if j, release, err = h.turn(ctx, req); err != nil {
 		return nil, nil, err
@@ -113,8 +113,8 @@ func (h *hook) live(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, r
 	return j, release, nil
 }
 
-// frozenUnlike reports whether the kernel has frozen a job, if that contradicts the job's phase. It
-// returns nil if both agree or the kernel has no freezer.
+// frozenUnlike returns whether the kernel has frozen a job, if that contradicts the job's phase. It
+// returns nil if the two agree or the kernel does not have a freezer.
 func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 	frozen, err := j.Frozen()
 	switch {
@@ -128,9 +128,9 @@ func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 	return &frozen, nil
 }
 
-// suspended reports whether a job is suspended. The host's phase alone may be out of date, and a
-// freezer also stops a job for a moment while signals are sent. Without a freezer the phase
-// decides.
+// suspended reports whether a job is suspended. The host's phase alone may be out of date, and the
+// freezer alone is not reliable because it briefly stops a job while signals are sent. Without a
+// freezer the phase decides.
 func (h *hook) suspended(j *cgroup.Job) bool {
 	if h.phaseOf(j.ID()) != hostapi.PhaseSuspended {
 		return false

@@ -16,7 +16,7 @@ import (
 )
 
 // A sweep compares the cgroups with the host's list of jobs. The host lists a job before the hook
-// creates its cgroup. So the list can lack only jobs that began after it was made. This process
+// creates its cgroup, so the list can lack only jobs that began after it was made. This process
 // knows those jobs: it began them itself, or saw them in a later list.
 
 // pidsOfHookAndHost returns the pids of this process and its parent, the host.
@@ -32,10 +32,10 @@ func pidsOfHookAndHost(procfs *kernfs.FS) ([]int, error) {
 	return []int{self.PID, p.PPID}, nil
 }
 
-// sweep removes the cgroups that belong to no job, and returns their ids. They are not in known,
-// were not begun by this process, and have no mark. kill_timeout applies to the whole sweep. A
-// process that does not die in time has been sent its signal, and its cgroup is removed another
-// time.
+// sweep removes the cgroups that belong to no job, and returns their ids. Those are cgroups that
+// are not in known, were not begun by this process, and have no mark. kill_timeout applies to the
+// whole sweep. A process that does not die in time has been sent its signal, and a later sweep
+// removes its cgroup.
 func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -83,10 +83,10 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		return false, nil
 	case errors.Is(err, cgroup.ErrNotJobs):
 	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
-		// A cgroup made by hookhost has its mark before the first process is in it. On cgroup v1
-		// OpenPBS's own hook has its jobs in the same place, perhaps without the directory that has
-		// the mark. They keep running when that hook is replaced. When pbs_mom reports the end of
-		// such a job, its cgroup is removed.
+		// A cgroup made by hookhost gets its mark before its first process. On cgroup v1 OpenPBS's
+		// own hook has its jobs in the same place, perhaps without the directory that has the mark.
+		// They keep running when that hook is replaced. When pbs_mom reports the end of such a job,
+		// its cgroup is removed.
 		pids, err := j.Processes()
 		if err != nil {
 			return false, err
@@ -102,7 +102,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	}
 	err = h.remove(ctx, j)
 	switch {
-	case errors.Is(err, errStarved): // the user's doing, so the node is not at fault
+	case errors.Is(err, errStarved): // caused by the user, so the node is not at fault
 		if h.firstLeft(id, "later") {
 			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
 		}
@@ -114,8 +114,8 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	return true, nil
 }
 
-// forgetGone releases what jobs hold whose cgroup is gone and that are not in known. Somebody
-// removed the cgroup by hand.
+// forgetGone releases what is held by jobs that are not in known and have no cgroup because
+// somebody removed it by hand.
 func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	var gone []*cgroup.Job
 	h.mu.Lock()
@@ -140,7 +140,7 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 // id is empty for the parent.
 type left struct{ id, what string }
 
-// firstLeft returns true the first time for each message.
+// firstLeft returns true the first time that it is called for a message.
 func (h *hook) firstLeft(id, what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

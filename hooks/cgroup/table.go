@@ -12,16 +12,17 @@ import (
 )
 
 // The table holds what each job was granted. It is filled once, from the marks on the cgroups. From
-// then on the table alone decides what is free: no files of other jobs are read, and limits set by
-// hand do not count. A change is written to the job's mark before the event is answered, so that
+// then on the table alone determines what is free: no files of other jobs are read, and limits set
+// by hand do not count. A change is written to the job's mark before the event is answered, so that
 // the next process builds the same table.
 
 // maxLockWait is how long an event waits for the lock, which is usually held for milliseconds.
 const maxLockWait = 20 * time.Second
 
-// lock locks the table for choosing what is free. The wait ends well before the event's alarm, when
-// the host would kill this program. The first caller also takes the lock of the tree, which this
-// program keeps for life. So no other process of this hook can choose at the same time.
+// lock locks the table while it is decided what a job gets. The wait ends well before the event's
+// alarm, when the host would kill this program. The first caller also takes the lock of the tree,
+// which this program then holds until it ends. So no other process of this hook can decide at the
+// same time.
 func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	wait := maxLockWait
 	if alarm, ok := ctx.Deadline(); ok {
@@ -74,7 +75,7 @@ func (h *hook) fill() error {
 			unread = err != nil
 		}
 		h.with(id, func(e *job) { e.cgroup, e.granted, e.unread, e.unmarked = j, &got, unread, !marked })
-		h.resized(id) // a watch that began before this has no bounds yet
+		h.resized(id) // a watch that started earlier does not have bounds yet
 	}
 	h.filled = true
 	return nil
@@ -100,10 +101,10 @@ func (h *hook) grantOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	return assignment{limits: l, allMem: l.Mem == nil || *l.Mem >= h.policy.memTotal(h.node())}, false, nil
 }
 
-// grantedIn returns what the job's mark says it was granted. If there were too many chunks for the
-// mark, its sums cover all hosts, but the granted mem is right in any case.
+// grantedIn returns what the job was granted according to its mark. If there were too many chunks
+// for the mark, its sums cover all hosts, but the granted mem is right in any case.
 func grantedIn(m cgroup.JobMark) assignment {
-	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has refused unreadable requests
+	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has rejected unreadable requests
 	a.Mem, a.chunks, a.here, a.notes = nil, nil, nil, nil
 	if m.Limits.Mem != nil && !m.AllMem {
 		mem := pbs.Size(*m.Limits.Mem)
@@ -121,7 +122,7 @@ func (h *hook) holds(j *cgroup.Job, got assignment) {
 	})
 }
 
-// letGo records that a job holds nothing any more, because it has no cgroup.
+// letGo records that a job no longer holds anything, because it has no cgroup.
 func (h *hook) letGo(id string) {
 	h.with(id, func(e *job) {
 		e.cgroup, e.granted, e.growing, e.unread, e.unmarked = nil, nil, nil, false, false

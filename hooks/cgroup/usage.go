@@ -17,7 +17,7 @@ const (
 )
 
 // measure reads what the job has used so far, both for the report and as the kernel's counters. If
-// it fails, it still returns what could be read. u is nil if the job has no cgroup any more.
+// it fails, it still returns what could be read. u is nil if the job no longer has a cgroup.
 func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
 	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -54,7 +54,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 			u.MemLimitBytes = s.Limits.Mem
 		}
 	}
-	if h.policy.Hugetlb.Enabled { // elsewhere the server may not know hpmem
+	if h.policy.Hugetlb.Enabled { // if it is not enabled, the server may not know hpmem
 		u.HugetlbPeakBytes = counters.HugetlbPeak
 	}
 	if u.MemBytes != nil {
@@ -70,7 +70,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	return u, counters, err
 }
 
-// noteMem has what the job holds now count in its peak.
+// noteMem makes the job's peak include what the job holds now.
 func noteMem(j *cgroup.Job) error {
 	err := j.NoteMemPeak()
 	if errors.Is(err, cgroup.ErrNotFound) || errors.Is(err, cgroup.ErrUnsupported) {
@@ -79,9 +79,9 @@ func noteMem(j *cgroup.Job) error {
 	return err
 }
 
-// settleMem falls back to the cgroup's peak for a job that no sample saw use memory. It does so,
-// too, for a job that ran out of memory, which used all it could. Reports keep the greatest value,
-// and the peak includes page cache. So this is for the job's end.
+// settleMem uses the cgroup's peak for a job if no sample ever showed any memory. It also does so
+// for a job that ran out of memory, which used all it could. Reports keep the greatest value, and
+// the peak includes page cache. So settleMem is called only at the job's end.
 func settleMem(u *hostapi.HostUsage) {
 	unseen := u.MemBytes == nil || *u.MemBytes == 0
 	if (unseen || u.OOMKills != nil && *u.OOMKills > 0) && u.CgroupPeakBytes != nil {
@@ -107,7 +107,8 @@ func (h *hook) placeOf(j *cgroup.Job, u *hostapi.HostUsage) error {
 	return err
 }
 
-// pressure returns nil if the kernel does not measure pressure.
+// pressure converts the job's pressure for the report. It returns nil if the kernel does not
+// measure pressure.
 func pressure(u cgroup.Usage) *hostapi.Pressure {
 	p := hostapi.Pressure{
 		CPUSome: seconds(u.CPUSome), MemorySome: seconds(u.MemorySome), MemoryFull: seconds(u.MemoryFull),
@@ -127,8 +128,8 @@ func seconds(d *time.Duration) *float64 {
 	return &s
 }
 
-// resourcesUsed returns this host's share of a job that has run for elapsed, for MoM. MoM itself
-// counts walltime.
+// resourcesUsed returns this host's share of the usage of a job that has run for elapsed, for MoM.
+// MoM itself counts walltime.
 func (p *policy) resourcesUsed(u *hostapi.HostUsage, elapsed time.Duration) hostapi.Resources {
 	r := usage.Resources(u, elapsed)
 	delete(r, "walltime")

@@ -16,15 +16,15 @@ import (
 )
 
 // At exechost_startup PBS gets resources_available of this host's vnodes (openpbs pbs_cgroups.PY,
-// create_vnodes). The figures are those that begin uses. So a job that asks for everything a vnode
-// has is accepted on an otherwise empty host. It is also accepted beside jobs that ask for no more
+// create_vnodes). The figures are those that begin uses. So a job that requests everything a vnode
+// has is accepted on an otherwise empty host. It is also accepted beside jobs that request no more
 // than the other vnodes have.
 
-// offer is what a vnode has for jobs, in bytes except for ncpus.
+// offer is what a vnode has for jobs. All amounts except ncpus are in bytes.
 type offer struct {
 	ncpus            int
 	mem, vmem, hpmem int64
-	cgswap           bool // PBS also gets swap alone
+	cgswap           bool // PBS is also told about swap alone
 }
 
 func (o offer) resources() hostapi.Resources {
@@ -54,8 +54,9 @@ func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (ma
 }
 
 // vnodes returns the natural vnode, called name. With vnode_per_numa_node it adds one for each NUMA
-// node that has anything to give. The natural one then has nothing, so that nothing is counted
-// twice. known is what PBS knows about them, and site are those that the site has defined.
+// node that has anything to give. In that case the natural one has nothing, so that nothing is
+// counted twice. known is what PBS knows about the vnodes, and site are those that the site has
+// defined.
 func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 	known map[string]*hostapi.Vnode, site []*hostapi.Vnode) map[string]*hostapi.Vnode {
 	sharing := ""
@@ -77,7 +78,7 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 	add(name, offer{cgswap: p.reportsCgswap()})
 	for _, n := range h.node.NUMA {
 		o := p.numaOffer(h, huge, n)
-		if o.ncpus == 0 && !n.HasMemory { // some machines have dozens of these, for their GPUs
+		if o.ncpus == 0 && !n.HasMemory { // some machines have dozens of these for the memory of GPUs
 			continue
 		}
 		vnode := vnodeName(name, n.ID)
@@ -101,23 +102,23 @@ func (p *policy) numaOffer(h host, huge map[int]int64, n topology.NUMANode) offe
 	for _, o := range h.node.NUMA {
 		sum += o.MemTotal
 	}
-	// The nodes' figures need not add up to the host's: the kernel may count memory in one that it
-	// leaves out of the other.
+	// The NUMA nodes' figures need not add up to the host's: the kernel may count memory in one
+	// that it leaves out of the other.
 	sum = max(sum, h.node.MemTotal)
 	return p.offered(h, cpusOf(h.node, n.ID).Intersect(h.cpus), proRata(p.memTotal(h.node), n.MemTotal, sum),
 		proRata(p.swapTotal(h.node), n.MemTotal, sum),
 		proRata(p.hugeOffered(h), huge[n.ID], h.hugePages.Total[h.hugePages.Default]))
 }
 
-// offered returns an offer of what begin would give. The hidden amounts make up for rounding on the
-// way through PBS.
+// offered returns an offer of what begin would give. The hidden amounts make up for values that PBS
+// rounds.
 func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer {
 	const mb = 1 << 20
 	down := func(n int64) int64 { return max(0, n) / mb * mb }
 	o := offer{ncpus: p.countCPUs(h, cpus), mem: down(mem - int64(p.Memory.Hidden)),
 		hpmem: huge - huge%max(h.hugePages.Default, mb)}
 	o.cgswap = p.reportsCgswap()
-	o.vmem = o.mem // if swap does not count, vmem equals mem
+	o.vmem = o.mem // if swap is not limited, vmem equals mem
 	if p.Memsw.Enabled && h.hasMemsw {
 		// Not below mem: a job may ask for both.
 		o.vmem = max(o.mem, down(mem+swap-int64(p.Memory.Hidden)-int64(p.Memsw.Hidden)))
@@ -141,8 +142,8 @@ func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
 	return 0
 }
 
-// cpusOf returns the cpus of the cores whose first cpu is in a NUMA node, which is how placement
-// counts them.
+// cpusOf returns the cpus of the cores whose first cpu is in a NUMA node. Placement counts them the
+// same way.
 func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 	var cpus kernfs.IDSet
 	for _, c := range n.CPUs {
@@ -154,7 +155,7 @@ func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 }
 
 // hugeOffered returns how many huge pages of the default size PBS is told about, in bytes. Without
-// [hugetlb] that is 0: PBS would promise the same pages to several jobs.
+// [hugetlb] that is 0, because PBS would promise the same pages to several jobs.
 func (p *policy) hugeOffered(h host) int64 {
 	if !p.Hugetlb.Enabled || h.hugePages.Default == 0 {
 		return 0

@@ -11,23 +11,23 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// A job asks for devices chunk by chunk:
+// A job requests devices chunk by chunk:
 //
 //	ngpus=2                               two GPUs
 //	ngpus=2:gpu_model=A100:gpu_mem=40gb   two A100 of 40 GB or more
-//	gpus="nvidia:A100,H100:40GB..80GB:2"  vendor, models, memory and count, see parseGPUs
+//	gpus="nvidia:A100,H100:40GB..80GB:2"  vendor, models, memory and count; see parseGPUs
 //	gpus=2                                two GPUs
 //	fpga=1                                a device of the configuration
 //	blocks=1                              a part of the host
 //
-// exec_vnode has only those that PBS counts. PBS compares texts (gpu_model, gpu_mem, gpus) with the
-// vnode and leaves them out (openpbs scheduler, create_execvnode). So they are also looked up in
-// schedselect, whose chunks are in the same order.
+// exec_vnode has only what PBS counts. PBS compares texts (gpu_model, gpu_mem, gpus) with the vnode
+// and leaves them out of exec_vnode (openpbs scheduler, create_execvnode). So they are also looked
+// up in schedselect, which has the chunks in the same order.
 
-// wantsOf returns the devices that the chunks of this host ask for. here has the indices of these
+// wantsOf returns the devices that the chunks of this host request. here has the indices of these
 // chunks, and resources are those of configured devices. Equal wants are added up. gpu_model and
-// gpu_mem without ngpus ask for no device: they only chose the node. Errors are the job's fault and
-// name the resource and its value.
+// gpu_mem without ngpus request no device: they only served to choose the node. Errors are the
+// job's fault and name the resource and its value.
 func wantsOf(chunks []pbs.VnodeChunk, here []int, job *hostapi.Job, resources []string) ([]placement.Want, error) {
 	var asks []*gpuAsk
 	var sum wantSum
@@ -96,7 +96,7 @@ func (s *wantSum) addCounts(resources map[string]string, configured []string, a 
 	return nil
 }
 
-// addGPUs adds the GPUs that a asks for. If it has both ngpus and gpus, gpus describes some of the
+// addGPUs adds the GPUs that a requests. If it has both ngpus and gpus, gpus describes some of the
 // ngpus. If exactly one item has no count, it gets the rest.
 func (s *wantSum) addGPUs(a gpuAsk) error {
 	items, err := parseGPUs(a.texts["gpus"])
@@ -130,8 +130,8 @@ func (s *wantSum) addGPUs(a gpuAsk) error {
 	return s.add(w)
 }
 
-// counted gives each item a count, and returns what is left of ngpus. That is 0 if the job did not
-// ask for ngpus.
+// counted gives each item a count, and returns how many of ngpus are left. That is 0 if the job did
+// not request ngpus.
 func counted(items []placement.Want, ngpus int) ([]placement.Want, int, error) {
 	sum, open := 0, 0
 	for _, w := range items {
@@ -163,7 +163,7 @@ func counted(items []placement.Want, ngpus int) ([]placement.Want, int, error) {
 	return items, ngpus - sum, nil
 }
 
-// add adds w to the want that differs only in its count.
+// add adds w to the want that differs from it only in the count.
 func (s *wantSum) add(w placement.Want) error {
 	if w.Count == 0 {
 		return nil

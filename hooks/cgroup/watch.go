@@ -51,7 +51,7 @@ func (h *hook) watch(j *cgroup.Job) {
 }
 
 // follow watches the job until ctx ends or its cgroup is gone. In the latter case it calls end. A
-// watch that fails is started again, since the job's mem depends on it.
+// watch that fails is restarted, because it enforces the job's mem.
 func (h *hook) follow(ctx context.Context, end context.CancelFunc, f *follower) {
 	for failed := false; ; failed = true {
 		err := f.j.Watch(ctx, func(kills int64) { h.noteOOM(ctx, f.j, kills) }, f.memory)
@@ -72,7 +72,7 @@ func (h *hook) follow(ctx context.Context, end context.CancelFunc, f *follower) 
 	}
 }
 
-// resized has the job's processes sampled if its bounds need that now.
+// resized makes sure that the job's processes are sampled if its bounds now require that.
 func (h *hook) resized(id string) {
 	if w := h.watchOf(id); w != nil {
 		select {
@@ -90,7 +90,7 @@ func (h *hook) stopWatch(id string) {
 	}
 }
 
-// unwatch stops watching the job and waits until none of its files is open any more.
+// unwatch stops watching the job and waits until all files of the watch are closed.
 func (h *hook) unwatch(id string) {
 	if w := h.watchOf(id); w != nil {
 		w.cancel()
