@@ -128,9 +128,9 @@ func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 	return &frozen, nil
 }
 
-// suspended reports whether a job is suspended. The host's phase alone may be out of date, and the
-// freezer alone is not reliable because it briefly stops a job while signals are sent. Without a
-// freezer the phase decides.
+// suspended reports whether a job is suspended. The host's phase alone may be out of date. The
+// freezer alone is not reliable either, because it briefly stops a job while signals are sent.
+// Without a freezer the phase decides.
 func (h *hook) suspended(j *cgroup.Job) bool {
 	if h.phaseOf(j.ID()) != hostapi.PhaseSuspended {
 		return false

@@ -13,8 +13,8 @@ import (
 )
 
 // ExecjobBegin puts the filter on the job's cgroup, whether or not the job was given a device. It
-// also writes the files for container runtimes and the DCGM exporter. It asks no driver, because
-// the grant and the inventory already exist.
+// also writes the files for container runtimes and the DCGM exporter. It does not query any driver,
+// because the grant and the inventory already exist.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -44,9 +44,9 @@ func noGrant(j *cgroup.Job) error {
 			"with devices enabled", j.ID())
 }
 
-// outdated fails if a granted device is gone or has other numbers now. Drivers assign most numbers
+// outdated fails if a granted device is gone or now has other numbers. Drivers assign most numbers
 // anew at each boot. Hook cgroup may have used the inventory of the previous boot, so the numbers
-// may now belong to another device.
+// may belong to another device now.
 func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	if inv == nil {
 		if len(g.Devices) > 0 {
@@ -71,9 +71,9 @@ func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	return nil
 }
 
-// ExecjobResize updates the filter to what the job holds now, according to the grant that hook
-// cgroup stored. A device that the job has open stays open, since no kernel can revoke that. A job
-// that began before devices were enabled is left alone.
+// ExecjobResize updates the filter to the devices that the job now holds, according to the grant
+// that hook cgroup stored. A device that the job has open stays open, because no kernel can revoke
+// that. A job that began before devices were enabled is left alone.
 func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -97,8 +97,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 }
 
 // publishGrant writes the job's CDI specification and the DCGM exporter's files, and returns notes
-// for the job's owner. Errors do not fail the job: its containers do not find its devices then, or
-// a label is missing.
+// for the job's owner. Errors do not make the job fail: its containers do not find its devices
+// then, or a label is missing.
 func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (notes []string) {
 	if err := h.mapping.write(ctx, j.ID(), g); err != nil {
 		h.logOf(j.ID()).Warn(err)
@@ -112,7 +112,7 @@ func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Gra
 	return []string{"containers of the job do not find its devices: its CDI specification could not be written"}
 }
 
-// unpublish removes these files of a job. It tries to remove both even if one fails, and is
+// unpublish removes these files of a job. If one cannot be removed, it still tries the other. It is
 // idempotent.
 func (h *hook) unpublish(ctx context.Context, id string) error {
 	return errors.Join(h.cdi.remove(id), h.mapping.remove(ctx, id))
@@ -128,7 +128,7 @@ func describe(g *inventory.Grant, gave ...topology.Device) *hostapi.HostUsage {
 	for _, d := range gave {
 		add(d, true)
 	}
-	for _, d := range g.Devices { // last, so that devices that the job has now win
+	for _, d := range g.Devices { // last, so that the devices that the job has now take precedence
 		add(d, false)
 	}
 	if len(u.Devices) == 0 {

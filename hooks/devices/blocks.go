@@ -6,13 +6,13 @@ import (
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
-// blocksSource is the inventory's entry that says that the host cannot be divided into the
+// blocksSource is the inventory's entry that reports a host that cannot be divided into the
 // configured blocks.
 const blocksSource = "blocks"
 
-// countBlocks returns the number of blocks to report to PBS. It is the configured one, or 0 if the
-// host cannot be divided into that many equal parts. In the latter case it logs the problem once,
-// and doctor shows it. The result is nil while the devices are not known.
+// countBlocks returns the number of blocks to report to PBS. That is the configured number, or 0 if
+// the host cannot be divided into that many equal parts. In the latter case countBlocks logs the
+// problem once, and doctor shows it. The result is nil as long as the devices are not known.
 func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 	n := h.policy.Devices.Blocks
 	if n == 0 {

@@ -19,9 +19,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A job with devices has a CDI specification. It lets container runtimes pass exactly these devices
-// on. The specification has the nodes that the filter opens and the variables of the job's
-// programs, but no files of a driver. The job finds its name in cdiVariable:
+// A job with devices has a CDI specification, with which container runtimes can pass on exactly
+// these devices. The specification has the nodes that the filter opens and the variables of the
+// job's programs, but no driver files. The job finds the name of its device in cdiVariable:
 //
 //	podman run --device "$HOOKHOST_CDI_DEVICE" ...
 
@@ -32,13 +32,13 @@ const (
 	cdiVendor = "hookhost.org"
 	cdiClass  = "job"
 	// cdiVersion is the first version in which a device's name may begin with a digit. Runtimes
-	// reject versions that are newer than they know.
+	// reject versions newer than those they know.
 	cdiVersion = "0.5.0"
 )
 
 // cdiName converts a job's id to the characters that CDI allows in a device name. These are
-// letters, digits and "_-.:", with a letter or a digit at both ends. No two jobs get the same name,
-// because ids contain no colon.
+// letters, digits and "_-.:", with a letter or a digit at both ends. The names of two jobs always
+// differ, because ids contain no colon.
 func cdiName(id string) string {
 	name := strings.NewReplacer("[", ":", "]", "").Replace(id)
 	if strings.ContainsRune(":.-_", rune(name[len(name)-1])) {
@@ -47,7 +47,7 @@ func cdiName(id string) string {
 	return name
 }
 
-// cdiDevice returns the name of the job's devices for container runtimes.
+// cdiDevice returns the name under which container runtimes know the job's devices.
 func cdiDevice(id string) string { return parser.QualifiedName(cdiVendor, cdiClass, cdiName(id)) }
 
 // cdiSpec returns the specification of a job's devices. It fails if CDI would not accept it.
@@ -95,12 +95,12 @@ func grantNodes(g *inventory.Grant) []topology.DeviceNode {
 	return list
 }
 
-// cdiDir is the directory that container runtimes read, and the prefix of our file names in it. If
+// cdiDir is the directory that container runtimes read, with the prefix of our file names in it. If
 // dir is empty, no files are written.
 type cdiDir struct{ dir, prefix string }
 
-// newCDIDir distinguishes two hookhosts on one node by the prefix of their jobs' cgroups, so that
-// each sweeps only its files.
+// newCDIDir uses the prefix of the jobs' cgroups to distinguish two instances of hookhost on one
+// node, so that each sweeps only its own files.
 func newCDIDir(dir, cgroupPrefix string) cdiDir {
 	prefix := "hookhost-"
 	if cgroupPrefix != defaultCgroupPrefix {
@@ -115,8 +115,8 @@ func (c cdiDir) file(id string) string {
 	return filepath.Join(c.dir, c.prefix+cdiName(id)+".json")
 }
 
-// write creates or atomically replaces the job's file. Without devices it removes the file. A
-// runtime never reads an incomplete file.
+// write creates or atomically replaces the job's file. If the job has no devices, it removes the
+// file. A runtime never reads an incomplete file.
 func (c cdiDir) write(id string, g *inventory.Grant) error {
 	if c.dir == "" {
 		return nil
@@ -152,7 +152,7 @@ func (c cdiDir) remove(id string) error {
 	return nil
 }
 
-// files returns the files of our jobs. Callers must list them before they list the jobs, since a
+// files returns the files of our jobs. Callers must list these before they list the jobs, since a
 // job's cgroup is older than its file.
 func (c cdiDir) files() ([]string, error) {
 	if c.dir == "" {
@@ -172,7 +172,7 @@ func (c cdiDir) files() ([]string, error) {
 	return list, err
 }
 
-// sweep removes those of files whose job is not in alive.
+// sweep removes those of the given files whose job is not in alive.
 func (c cdiDir) sweep(files []string, alive map[string]bool) error {
 	keep := map[string]bool{}
 	for id := range alive {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExecjobEpilogue reports how the job used its devices, as far as NVML answers in time. Hook cgroup
+// ExecjobEpilogue reports how the job used its devices, provided NVML answers in time. Hook cgroup
 // has already ended the job's processes. The filter stays until the cgroup is removed.
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)

@@ -11,12 +11,12 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A program must know which GPUs to use. Some libraries count all GPUs in /proc and /sys, others
-// only those that they can open. So a number can mean different GPUs to different libraries. UUIDs
-// are unambiguous and are used if the vendor has them.
+// A program must know which GPUs to use. Some libraries number all GPUs in /proc and /sys, and
+// others only those that they can open. So the same number can mean different GPUs to different
+// libraries. UUIDs are unambiguous, and are used if the vendor has them.
 
-// variables returns the environment of the programs of a job with that grant (nil: none). there
-// says which vendors have devices on the node. CUDA's variables are always set. A job without a GPU
+// variables returns the environment for the programs of a job with that grant (nil: none). there
+// says which vendors have devices on the node. CUDA's variables are always set: a job without a GPU
 // must see an empty list, even if the node's inventory is not known.
 func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 	if g == nil {
@@ -24,8 +24,8 @@ func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 	}
 	env := map[string]string{}
 	nvidia, amd := byVendor(g, "nvidia"), byVendor(g, "amd")
-	// HIP also reads CUDA_VISIBLE_DEVICES, as indices of AMD's GPUs, and some programs built on it
-	// take an empty list to mean no GPU. So a job with only AMD GPUs does not get it.
+	// HIP also reads CUDA_VISIBLE_DEVICES, as indices of AMD's GPUs, and some programs built on HIP
+	// take an empty list to mean no GPU. So the variable is not set for a job with only AMD GPUs.
 	if len(amd) == 0 || len(nvidia) > 0 {
 		env["CUDA_VISIBLE_DEVICES"] = strings.Join(names(nvidia), ",")
 	}
@@ -39,13 +39,13 @@ func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 	if there["amd"] || len(amd) > 0 {
 		// The kernel hides a GPU from processes that may not open its render node
 		// (kfd_devcgroup_check_permission). So ROCr's indices count only the job's GPUs. An empty
-		// list means none.
+		// list means no GPU.
 		env["ROCR_VISIBLE_DEVICES"] = strings.Join(names(amd), ",")
 	}
 	if intel := byVendor(g, "intel"); len(intel) > 0 {
 		env["ZE_AFFINITY_MASK"] = affinityMask(len(intel))
 	} else if there["intel"] {
-		env["ZE_AFFINITY_MASK"] = "" // no mask, because there is nothing it could open
+		env["ZE_AFFINITY_MASK"] = "" // without a mask, because the job cannot open any
 	}
 	if habana := byVendor(g, "habana"); there["habana"] || len(habana) > 0 {
 		// The first is for the container runtime, the second for programs that use only some of a
@@ -67,8 +67,8 @@ func byVendor(g *inventory.Grant, vendor string) []topology.Device {
 	return list
 }
 
-// names returns the UUIDs of devices of one vendor. If a device has none, all are numbered from 0.
-// CUDA and ROCr count only the devices that can be opened, which are these.
+// names returns the UUIDs of devices of one vendor. If any device lacks a UUID, all are numbered
+// from 0. CUDA and ROCr count only the devices that can be opened, which are these.
 func names(list []topology.Device) []string {
 	uuids := make([]string, len(list))
 	for i, d := range list {
@@ -80,7 +80,7 @@ func names(list []topology.Device) []string {
 	return uuids
 }
 
-// toRuntime is names for NVIDIA's container runtime, which may run outside of the job and then
+// toRuntime is like names for NVIDIA's container runtime, which may run outside the job, where it
 // counts all GPUs.
 func toRuntime(list []topology.Device) []string {
 	all := make([]string, len(list))
@@ -108,18 +108,18 @@ func counted(n int) []string {
 	return list
 }
 
-// mostTiles is the greatest number of tiles on an Intel GPU (the Data Center GPU Max 1550).
+// mostTiles is the largest number of tiles on an Intel GPU (the Data Center GPU Max 1550).
 const mostTiles = 2
 
 // affinityMask names everything that Level Zero can open, which is the job's devices. By default
-// the numbers refer to tiles (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So with one number per GPU, half of a
-// GPU with two tiles would be hidden. Numbers that are too large are ignored
-// (intel/compute-runtime, ExecutionEnvironment::parseAffinityMask). The mask is set because one
-// that came with the job's environment from another host would be wrong here.
+// the numbers refer to tiles (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So one number per GPU would hide half
+// of a GPU with two tiles. Numbers that are too large are ignored (intel/compute-runtime,
+// ExecutionEnvironment::parseAffinityMask). The mask has to be set, because the job's environment
+// may have one from another host that is wrong here.
 func affinityMask(gpus int) string { return strings.Join(counted(mostTiles*gpus), ",") }
 
-// accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, which habana-container-runtime uses
-// to find its devices.
+// accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, by which habana-container-runtime
+// finds its devices.
 func accelNumbers(list []topology.Device) []string {
 	numbers := indices(list)
 	for i, d := range list {
@@ -136,7 +136,7 @@ func accelNumbers(list []topology.Device) []string {
 }
 
 // configured returns the variables that the configuration sets for devices. Values of several
-// devices are joined by commas, but if all are equal the value appears once.
+// devices are joined by commas, but if all are equal the value appears only once.
 func configured(list []topology.Device) map[string]string {
 	values := map[string][]string{}
 	for _, d := range list {

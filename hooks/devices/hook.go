@@ -18,7 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// hook handles the events. It stores nothing about grants: they are on the jobs' cgroups.
+// hook handles the events. It does not store grants: they are on the jobs' cgroups.
 type hook struct {
 	policy  *policy
 	log     *logrus.Entry
@@ -31,24 +31,24 @@ type hook struct {
 	now     func() time.Time
 
 	gpuMajors func() ([]uint32, error) // see inventory.GPUMajors
-	// ask asks NVML how devices were used, and account turns on counting. Both are nil if there is
-	// no NVML program.
+	// ask asks NVML how devices were used, and account turns on accounting. Both are nil if there
+	// is no NVML program.
 	ask     func(ctx context.Context, limit time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error)
 	account func(ctx context.Context, limit time.Duration) error
 	sample  sampler // asks NVML how devices are being used; nil if there is no NVML program
 	charts  *charts
 
 	life       context.Context // ends with the program
-	background sync.WaitGroup  // work that runs beside the events
+	background sync.WaitGroup  // work that runs concurrently with the events
 	counting   sync.Once
 	marking    sync.Mutex // guards sinceMark
 	confining  sync.Mutex // guards jobs' filters
 
 	mu      sync.Mutex
-	told    map[string]*hostapi.Vnode // what PBS was told last
-	missing []string                  // names without a node, as last logged
+	told    map[string]*hostapi.Vnode // the vnodes as last reported to PBS
+	missing []string                  // names without a device node, as last logged
 	leftOut []string                  // what was left out of devices.allow, as last logged
-	unsure  bool                      // more may be left out than necessary
+	unsure  bool                      // more rules may be left out than necessary
 
 	unsampled bool // the last sample failed; guarded by charts.mu
 }
@@ -75,7 +75,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	return h, nil
 }
 
-// off is the hook for nodes that leave devices to file permissions.
+// off is the hook for nodes where access to devices depends only on file permissions.
 type off struct{}
 
 // ExechostStartup does nothing.
@@ -84,7 +84,7 @@ func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome,
 }
 
 // open creates the hook of a node. It changes nothing on the node and does not scan for devices,
-// but uses the results of an earlier scan.
+// but loads the results of an earlier scan.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, find inventory.Options,
 	look devfilter.Lookup, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
@@ -127,9 +127,9 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	return h, nil
 }
 
-// common returns what every job may open on this node, without the devices that are given to jobs.
-// It reads /dev each time, since drivers can appear while jobs run. Changes in what is missing or
-// left out are logged. Doctor also shows what is left out.
+// common returns what every job may open on this node, except for the devices that are given to
+// jobs. It reads /dev each time, since drivers can appear while jobs run. Changes in what is
+// missing or left out are logged. Doctor also shows what is left out.
 func (h *hook) common() (common, error) {
 	h.mu.Lock() // so that logs are in the order of the observations
 	defer h.mu.Unlock()
@@ -166,7 +166,7 @@ func (h *hook) job(req *hostapi.Request) (*cgroup.Job, error) {
 }
 
 // granted returns the job's cgroup and grant. The grant is nil for a job that began with
-// devices.enabled = false, which keeps its access.
+// devices.enabled = false. Such a job keeps its access.
 func (h *hook) granted(req *hostapi.Request) (*cgroup.Job, *inventory.Grant, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -189,13 +189,13 @@ func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 }
 
 // confine installs the filter for the job's grant and returns the grant. After an error the
-// previous filter is still in force. Devices that the job gave up become free for others only after
+// previous filter is still in force. Devices that the job gave up become free for others only when
 // the filter excludes them.
 //
-// A resize may run beside exechost_periodic. Neither may install a filter for an old grant, or
-// mistake the other's program for a leftover. So only one call confines at a time. The list of what
-// all jobs may open is also made under that lock. Otherwise a launch that waited would open devices
-// that were found meanwhile.
+// A resize may run concurrently with exechost_periodic. Neither may install a filter for an old
+// grant, or mistake the other's program for a leftover. So only one call confines at a time. The
+// list of what all jobs may open is also made under that lock. Otherwise a launch that waited for
+// it would open devices that were found meanwhile.
 func (h *hook) confine(j *cgroup.Job) (*inventory.Grant, error) {
 	h.confining.Lock()
 	defer h.confining.Unlock()
@@ -217,8 +217,8 @@ func (h *hook) confine(j *cgroup.Job) (*inventory.Grant, error) {
 	return g, nil
 }
 
-// confined makes sure that the filter for the job's grant g and the common list is in force. It
-// installs the filter only if it is not.
+// confined makes sure that the filter for the job's grant g and the common list is in force. If it
+// is, confined does nothing.
 func (h *hook) confined(j *cgroup.Job, g *inventory.Grant, list common) (*inventory.Grant, error) {
 	if len(g.Leaving) == 0 && devfilter.InForce(placeOf(j), list.with(g)) == nil {
 		return g, nil

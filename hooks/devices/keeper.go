@@ -22,11 +22,11 @@ import (
 
 // inventoryKeeper keeps the node's inventory in memory and in the state directory, where hook
 // cgroup and doctor read it. A scan may hang, so scans run in the background, one at a time. Events
-// use what is known at the time.
+// use what is known when they occur.
 type inventoryKeeper struct {
 	dir       string // state directory; "" stores nothing
 	scan      func(context.Context) *inventory.Inventory
-	numbering func() ([]string, error) // what the numbers in scan's result depend on
+	numbering func() ([]string, error) // the facts that determine the numbers in scan's result
 	changed   func()                   // called when a scan found a change; may be nil
 	log       *logrus.Entry
 
@@ -42,7 +42,7 @@ type inventoryKeeper struct {
 // allowSource is the inventory's entry for what is left out of the base list and devices.allow.
 const allowSource = "allow"
 
-// lateSource is the inventory's entry for a scan that has not finished in time.
+// lateSource is the inventory's entry for a scan that did not finish in time.
 const lateSource = "scan"
 
 // load reads the inventory of an earlier run, if it is readable and its numbers still belong to the
@@ -103,7 +103,7 @@ func (s *inventoryKeeper) refresh(ctx context.Context, background *sync.WaitGrou
 	return busy
 }
 
-// scanning reports whether a scan is under way.
+// scanning reports whether a scan is running.
 func (s *inventoryKeeper) scanning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *inventoryKeeper) scanning() bool {
 }
 
 // adopt makes the result of a scan the inventory. It writes the file only if the result has
-// changed, so a full disk does no harm while nothing changes.
+// changed, so a full disk does no harm as long as nothing changes.
 func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	if old := s.current(); old != nil && s.numbered(old) { // otherwise its numbers may belong to another driver now
 		inv = succeed(old, inv)
@@ -131,7 +131,7 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	}
 	for _, source := range inv.Sources {
 		switch {
-		case old != nil && source == sourceOf(old, source.Name): // logged before
+		case old != nil && source == sourceOf(old, source.Name): // already logged
 		case source.Error != "":
 			s.log.Warnf("devices: %s: what there is is not known: %s", source.Name, source.Error)
 		case source.Note != "":
@@ -165,8 +165,8 @@ func (s *inventoryKeeper) late(limit time.Duration) {
 	s.store()
 }
 
-// note sets or with "" removes a note in the inventory, in addition to those of the sources. It
-// does nothing if the note is unchanged.
+// note sets a note in the inventory, in addition to those of the sources. An empty text removes the
+// note. If the note is unchanged, it does nothing.
 func (s *inventoryKeeper) note(name, text string) {
 	s.mu.Lock()
 	if s.inv == nil || sourceOf(s.inv, name).Note == text {
@@ -178,7 +178,7 @@ func (s *inventoryKeeper) note(name, text string) {
 	s.store()
 }
 
-// equal reports whether two inventories have the same contents in a file.
+// equal reports whether two inventories have the same contents when written to a file.
 func equal(a, b *inventory.Inventory) bool {
 	text := func(inv *inventory.Inventory) []byte {
 		sorted := *inv
@@ -217,7 +217,8 @@ func sourceOf(inv *inventory.Inventory, name string) inventory.Source {
 	return inventory.Source{}
 }
 
-// store writes the inventory for others to read. The last of several calls writes the latest.
+// store writes the inventory for others to read. If several calls overlap, the last one writes the
+// latest inventory.
 func (s *inventoryKeeper) store() {
 	if s.dir == "" {
 		return
@@ -229,8 +230,8 @@ func (s *inventoryKeeper) store() {
 	}
 }
 
-// rewrite repeats a write that failed, or one whose file has been lost or damaged since. It returns
-// the error if that fails too.
+// rewrite writes the file again if the last write failed, or if the file has since been lost or
+// damaged. It returns the error if that fails too.
 func (s *inventoryKeeper) rewrite() error {
 	inv := s.current()
 	if s.dir == "" || inv == nil {
@@ -255,8 +256,8 @@ func failed(inv *inventory.Inventory) bool {
 var vendorOf = map[string]string{"nvml": "nvidia", "nvidia": "nvidia", "amd": "amd", "intel": "intel",
 	"habana": "habana", "device": ""}
 
-// succeed returns inv with the devices of old whose source has failed this time. They are most
-// likely still there, and jobs may hold them.
+// succeed returns inv with the devices that old has from sources that failed this time. They are
+// most likely still there, and jobs may hold them.
 func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 	if old == nil {
 		return inv
@@ -296,11 +297,11 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 	return &merged
 }
 
-// described returns inv's devices with what NVML told of NVIDIA's before. If NVML fails, the
+// described returns inv's devices with what NVML reported about NVIDIA's before. If NVML fails, the
 // driver's files still show which GPUs there are, but neither their memory nor the UUIDs of MIG
-// instances. A GPU with instances is not among the devices then, and keeps those of old that the
-// files show too. All nodes are inv's, since a driver that was loaded anew may have numbered its
-// GPUs otherwise.
+// instances. A GPU with instances is not among the devices then. It keeps those instances of old
+// that the files show too. All nodes are inv's, since a driver that was reloaded may have numbered
+// its GPUs differently.
 func described(old []topology.Device, inv *inventory.Inventory) []topology.Device {
 	var list []topology.Device
 	for _, d := range old {

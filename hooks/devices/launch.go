@@ -7,8 +7,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// ExecjobLaunch tells the program which devices it has. It restores the filter if somebody removed
-// it. A job that began before devices were enabled is left alone.
+// ExecjobLaunch sets the variables that tell a program which devices it has. It restores the filter
+// if somebody removed it. A job that began before devices were enabled is left alone.
 func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, g, err := h.granted(req)
 	if err != nil {
@@ -30,7 +30,7 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	return &hostapi.Outcome{SetEnv: h.environment(j.ID(), g)}, nil
 }
 
-// environment returns the variables of a job's programs, which follow from the grant.
+// environment returns the variables for a job's programs, which follow from the grant.
 // execjob_launch sets them for programs that MoM starts. execjob_begin and execjob_resize return
 // them for attached processes.
 func (h *hook) environment(id string, g *inventory.Grant) map[string]string {

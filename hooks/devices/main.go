@@ -6,7 +6,7 @@
 // the environment (env.go), container runtimes in a CDI specification (cdi.go), and the DCGM
 // exporter in files (mapping.go). The node's inventory is made in the background (keeper.go).
 //
-// Without a filter the job must not start: any error at begin rejects it.
+// A job must not start without a filter, so any error at begin rejects it.
 package main
 
 import "github.com/hookhost/hookhost/hostapi"

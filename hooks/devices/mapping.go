@@ -21,13 +21,13 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// The DCGM exporter labels the metrics of a GPU with the job (hpc_job) that it finds in its job
-// mapping directory. The directory has one file per GPU, named by its index, or by GPU.INSTANCE for
-// a MIG instance, with one job id per line. Before dcgm-exporter PR #730, a duplicate id made the
+// The DCGM exporter labels a GPU's metrics with the job (hpc_job) that it finds in its job mapping
+// directory. The directory has one file per GPU, named by its index, or by GPU.INSTANCE for a MIG
+// instance. Each line of a file is a job id. Before dcgm-exporter PR #730, a duplicate id made the
 // exporter's whole answer invalid.
 
-// mappingDir is that directory; an empty one means none. Changes are made under a lock on a file of
-// the state directory. Only root can open that file, since anyone who can open a file can keep it
+// mappingDir is that directory, or empty if none is used. Changes are made under a lock on a file
+// of the state directory. Only root can open that file: anyone who can open a file can keep it
 // locked.
 type mappingDir struct{ dir, lock string }
 
@@ -39,8 +39,8 @@ func newMappingDir(dir, stateDir string) mappingDir {
 	return mappingDir{dir, filepath.Join(stateDir, "dcgm.lock")}
 }
 
-// mappingPatience is how long to wait for the lock. It is usually held for milliseconds, and these
-// files are only labels.
+// mappingPatience limits the wait for the lock. The lock is usually held for milliseconds, and
+// these files are only labels.
 const mappingPatience = 5 * time.Second
 
 var mappingName = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
@@ -60,7 +60,7 @@ func mappingFiles(g *inventory.Grant) []string {
 }
 
 // mappingFile returns the name of a device's file: nvidia-smi's number of the GPU, followed by the
-// GPU instance of a MIG instance.
+// GPU instance for a MIG instance.
 func mappingFile(d topology.Device) string {
 	name := strconv.Itoa(d.Index)
 	if d.Parent == "" {
@@ -95,8 +95,8 @@ func (m mappingDir) write(ctx context.Context, id string, g *inventory.Grant) er
 // remove removes the job from all files. It is idempotent.
 func (m mappingDir) remove(ctx context.Context, id string) error { return m.write(ctx, id, nil) }
 
-// sweep removes every job that is not alive. It calls alive under the lock, because any job in a
-// file by then has a cgroup.
+// sweep removes every job that is not alive. It calls alive under the lock, because any job that is
+// in a file by then has a cgroup.
 func (m mappingDir) sweep(ctx context.Context, alive func() (map[string]bool, error)) error {
 	return m.change(ctx, func(there []string) error {
 		jobs, err := alive()

@@ -15,7 +15,7 @@ import (
 
 // ExechostStartup scans for devices, and waits for the result no longer than probe_timeout. It
 // makes sure that every live job has its filter, and removes the files of jobs that are gone. It
-// tells PBS how many devices there are.
+// reports the number of devices to PBS.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	h.await(ctx, h.keeper.refresh(h.life, &h.background))
 	h.counting.Do(func() {
@@ -46,8 +46,8 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 }
 
 // ExechostPeriodic restores filters that somebody removed. It scans for devices in the background,
-// and tells PBS if an earlier scan found a change. The scan starts after the jobs' counters are
-// read, since both ask NVML.
+// and informs PBS if an earlier scan found a change. The scan starts after the jobs' counters are
+// read, because both ask NVML.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if req.Partial {
 		return &hostapi.Outcome{Jobs: h.updates(req.JobList, nil)}, nil
@@ -91,9 +91,9 @@ func (h *hook) countProcesses() {
 	}
 }
 
-// updates returns the variables for attached processes by job, the same ones as begin and resize
-// return. The host uses them for a job whose record was lost. It also returns the points of the
-// jobs' devices, and how each job has used them so far if counters has NVML's answer.
+// updates returns the variables for attached processes by job, the same as begin and resize return.
+// The host uses them for a job whose record was lost. It also returns the points of the jobs'
+// devices, and how each job has used them so far if counters has NVML's answer.
 func (h *hook) updates(list map[string]*hostapi.Job, counters *inventory.NVIDIAUsage) map[string]*hostapi.JobUpdate {
 	jobs := map[string]*hostapi.JobUpdate{}
 	for id := range list {
@@ -116,8 +116,8 @@ func (h *hook) updates(list map[string]*hostapi.Job, counters *inventory.NVIDIAU
 }
 
 // countersOf asks NVML about the devices of all jobs, for usageLimit at most. It returns nil if no
-// job has a device that NVML counts, or if NVML does not answer. While a scan is under way NVML is
-// not asked: a second program that hangs would leave the epilogue without figures.
+// job has a device that NVML counts, or if NVML does not answer. It does not ask NVML during a
+// scan: a second program that hangs would leave the epilogue without figures.
 func (h *hook) countersOf(ctx context.Context, list map[string]*hostapi.Job) *inventory.NVIDIAUsage {
 	var uuids []string
 	for id := range list {
@@ -147,9 +147,10 @@ func (h *hook) jobGrant(id string) (*cgroup.Job, *inventory.Grant) {
 	return j, g
 }
 
-// reassert makes sure that a live job has its filter, which opens list and the job's grant. Hook
-// cgroup reports jobs without a cgroup. A job that began before devices were enabled is left alone,
-// since it may be using what a filter would close. At a start the log says so.
+// reassert makes sure that a live job has its filter, which opens list and the devices of the job's
+// grant. Hook cgroup reports jobs without a cgroup. A job that began before devices were enabled is
+// left alone, since it may be using what a filter would close. If starts is set, the log mentions
+// such a job.
 func (h *hook) reassert(ctx context.Context, id string, list common, starts bool) error {
 	j, err := h.tree.Job(id)
 	if err != nil {
@@ -174,9 +175,9 @@ func (h *hook) reassert(ctx context.Context, id string, list common, starts bool
 	return nil
 }
 
-// follow checks the filters of all live jobs. A device that a driver adds is closed to them as it
-// is to later jobs. follow does nothing while the devices are not known. No job gets a device then,
-// and live jobs keep their access.
+// follow checks the filters of all live jobs. A device that a driver adds is closed to them, as it
+// is to later jobs. follow does nothing as long as the devices are not known: no job gets a device
+// then, and live jobs keep their access.
 func (h *hook) follow(ctx context.Context) error {
 	list, err := h.common()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// entry is one entry of the base list or of devices.allow, with the rules that it means on this
-// node.
+// entry is one entry of the base list or of devices.allow, with the rules that result from it on
+// this node.
 type entry struct {
 	text  string
 	base  bool // from the base list
@@ -22,9 +22,10 @@ type entry struct {
 // common are the devices that every job may open.
 type common []entry
 
-// resolve turns the base list and devices.allow into rules. missing has the names without a node,
-// and those that are something other than a node. For the base list it has only the latter, since
-// most of its names are missing on most nodes. resolve fails if an entry cannot name any node.
+// resolve turns the base list and devices.allow into rules. missing has the names that do not exist
+// and those that exist but are not device nodes. For the base list it has only the latter, since
+// most of its names are missing on most nodes. resolve fails if an entry cannot name any device
+// node.
 func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, err error) {
 	var problem error
 	tolerant := func(name string) (nodes []devfilter.Node, _ error) {
@@ -50,13 +51,13 @@ func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, 
 	return list, missing, nil
 }
 
-// guarded returns the list without rules that would let every job open a device that jobs are
-// given. leftOut describes these rules. The list that OpenPBS ships, "c *:* rwm", is one of them.
-// Permission to create nodes (m) opens nothing. A node that is shared by a vendor's devices does
-// not count as a device: nvidiactl alone is useless.
+// guarded returns the list without rules that would let every job open a device that is given to
+// jobs. leftOut describes these rules. The list that OpenPBS ships, "c *:* rwm", is one of them.
+// Permission to create nodes (m) opens nothing. A node shared by all of a vendor's devices does not
+// count as a device: nvidiactl alone is useless.
 //
 // A device may be missing in the inventory because there was no scan yet, or because a driver does
-// not answer. A rule that might open such a device is left out too.
+// not answer. Rules that might open such a device are left out too.
 func (c common) guarded(inv *inventory.Inventory, beside unseen) (kept common, leftOut []string) {
 	for _, e := range c {
 		var rules, out []devfilter.Rule
@@ -103,8 +104,8 @@ func opens(r devfilter.Rule, inv *inventory.Inventory) (topology.Device, topolog
 	return topology.Device{}, topology.DeviceNode{}, false
 }
 
-// with returns the rules of a job with that grant, which may be nil. Its devices also get m, as
-// those in the base list do.
+// with returns the rules of a job with that grant, which may be nil. The job's devices also get m,
+// like those in the base list.
 func (c common) with(g *inventory.Grant) []devfilter.Rule {
 	var rules []devfilter.Rule
 	for _, e := range c {
@@ -124,17 +125,17 @@ func kindOf(n topology.DeviceNode) devfilter.Kind {
 	return devfilter.Char
 }
 
-// unseen are devices that jobs are given but that the inventory may lack. That happens before the
-// first scan, or if a driver did not answer. Rules that might open them are left out until more is
-// known.
+// unseen are devices that are given to jobs but may be missing in the inventory. That happens
+// before the first scan, or if a driver did not answer. Rules that might open them are left out
+// until more is known.
 type unseen struct {
 	why        string            // why it is not known which GPUs there are; "" if it is known
 	majors     []uint32          // of GPU drivers; nil: any
 	configured []topology.Device // from /dev as it is now, which needs no driver
 }
 
-// unseenBy returns which of the node's devices inv may lack. A nil inv means that nothing is known.
-// majors is called only if GPUs may be missing.
+// unseenBy returns which of the node's devices may be missing in inv. A nil inv means that nothing
+// is known. majors is called only if GPUs may be missing.
 func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, majors func() ([]uint32, error)) unseen {
 	var u unseen
 	if inv == nil {
@@ -142,7 +143,7 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, major
 	}
 	if p.Devices.DiscoverGPUs {
 		if u.why = unknown(inv, "nvml", "nvidia", "amd", "intel", "habana"); u.why != "" {
-			u.majors, _ = majors() // without an answer it may be any major
+			u.majors, _ = majors() // without an answer, any major number is possible
 		}
 	}
 	if len(p.Device) > 0 && unknown(inv, "device") != "" {
@@ -160,8 +161,8 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, major
 	return u
 }
 
-// unknown returns why nothing is known about the devices of one of these sources. It is "" if they
-// are known, even if there are none.
+// unknown returns why nothing is known about the devices of one of these sources. It returns "" if
+// they are known, even if there are none.
 func unknown(inv *inventory.Inventory, names ...string) string {
 	asked := false
 	for _, name := range names {

@@ -15,13 +15,14 @@ import (
 )
 
 // charts hold the points of the jobs' NVIDIA devices that the host may not have received yet. Each
-// point requires running a program that asks the driver. So one call asks about all devices that
-// are due, and there are no calls while no job has such a device. Only then is there a goroutine.
+// point requires running a program that queries the driver. So one call covers all devices that are
+// due, and there are no calls while no job has such a device. The goroutine exists only while one
+// has.
 type charts struct {
 	mu      sync.Mutex
 	jobs    map[string]*jobChart // by job id
 	drawing bool                 // the goroutine is running
-	changed chan struct{}        // signals another job; holds one
+	changed chan struct{}        // signals a change of jobs; has room for one
 }
 
 // jobChart holds the points of one job.
@@ -42,11 +43,11 @@ func newCharts() *charts {
 }
 
 // draw adds points for the NVIDIA devices of a job's grant from now on, and stops for the job's
-// other devices. Devices that several jobs may hold have no series, since NVML counts all of them
-// together.
+// other devices. Devices that several jobs may hold have no series, because NVML counts all their
+// jobs together.
 //
-// A job without a cgroup has none either. Hook cgroup has ended it since the periodic got its list,
-// and erase may already have run.
+// A job without a cgroup has no series either. Hook cgroup has ended it since the periodic got its
+// list, and erase may already have run.
 func (h *hook) draw(j *cgroup.Job, g *inventory.Grant) {
 	id := j.ID()
 	interval := time.Duration(h.policy.Series.Interval)
@@ -82,7 +83,7 @@ func (h *hook) draw(j *cgroup.Job, g *inventory.Grant) {
 	}
 }
 
-// erase removes the chart of a job that is over.
+// erase removes the chart of a job that has ended.
 func (h *hook) erase(id string) {
 	h.charts.mu.Lock()
 	defer h.charts.mu.Unlock()
@@ -123,8 +124,8 @@ func (h *hook) drawAll() {
 }
 
 // next returns the devices that are due for a point, and the time since which the driver's samples
-// count. Without such devices it returns when one will be due. over is true if there are no jobs:
-// the goroutine ends.
+// count. Without such devices it returns when one will be due. over means that there are no jobs,
+// so the goroutine ends.
 func (c *charts) next(now time.Time) (due time.Time, uuids []string, since time.Time, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,9 +152,9 @@ func (c *charts) next(now time.Time) (due time.Time, uuids []string, since time.
 	return due, uuids, since, false
 }
 
-// addPoints asks about the devices of jobs that were due at the time asked, and adds a point to
-// each. If the driver does not answer, the point is lost, and the next one covers the whole time.
-// If a job becomes due while the driver answers, which may take seconds, it is handled next.
+// addPoints asks about the devices that were due at the time asked, and adds a point to each. If
+// the driver does not answer, the point is lost, and the next one covers the whole time. The driver
+// may take seconds to answer. A job that becomes due meanwhile is handled next.
 func (h *hook) addPoints(asked time.Time, uuids []string, since time.Time) {
 	answer, err := h.sample(h.life, time.Duration(h.policy.Devices.ProbeTimeout), since, uuids...)
 	now := h.now()
@@ -177,7 +178,7 @@ func (h *hook) addPoints(asked time.Time, uuids []string, since time.Time) {
 	}
 }
 
-// noteSampled logs the first of consecutive failures. The caller holds charts.mu.
+// noteSampled logs a failure unless the previous sample failed too. The caller holds charts.mu.
 func (h *hook) noteSampled(err error) {
 	if err != nil && !h.unsampled && h.life.Err() == nil {
 		h.log.Infof("the series of jobs have gaps: %v", err)
@@ -192,7 +193,7 @@ func (d *deviceChart) add(now time.Time, second int64, s inventory.NVIDIASample)
 }
 
 // watts returns the mean power since the previous point. If that is not known, it returns the
-// current power, as far as the driver reports it.
+// current power, if the driver reports it.
 func (d *deviceChart) watts(now time.Time, s inventory.NVIDIASample) float64 {
 	if e := s.EnergyMillijoules; e != nil && d.energy != nil && *e >= *d.energy && now.After(d.at) {
 		return float64(*e-*d.energy) / 1000 / now.Sub(d.at).Seconds()
@@ -210,8 +211,8 @@ func known[N uint32 | uint64 | float64](value *N) float64 {
 	return float64(*value)
 }
 
-// addSeries adds the points that the host may not have to the description of a job's devices. It
-// reports whether there were any.
+// addSeries adds the points that the host may not have yet to the description of a job's devices.
+// It reports whether there were any.
 func (h *hook) addSeries(id string, g *inventory.Grant, list []hostapi.DeviceUsage) (some bool) {
 	h.charts.mu.Lock()
 	defer h.charts.mu.Unlock()
@@ -234,7 +235,7 @@ func (h *hook) addSeries(id string, g *inventory.Grant, list []hostapi.DeviceUsa
 
 // endSeries adds the last point for the devices of a job's grant, which list describes. It does not
 // ask NVML again: the epilogue has already asked for the energy. If a job has no point yet, this
-// one covers its whole time.
+// one covers the job's whole time.
 func (h *hook) endSeries(
 	id string, g *inventory.Grant, got since, after *inventory.NVIDIAUsage, list []hostapi.DeviceUsage,
 ) {
@@ -272,6 +273,6 @@ func idOf(g *inventory.Grant, uuid string) string {
 	return ""
 }
 
-// sampler is inventory.AskNVMLSample for a given program.
+// sampler is the type of inventory.AskNVMLSample for a given program.
 type sampler func(ctx context.Context, limit time.Duration, since time.Time, uuids ...string) (
 	*inventory.NVIDIASamples, error)

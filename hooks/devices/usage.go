@@ -14,15 +14,16 @@ import (
 )
 
 // A job's use of its GPUs is the difference between two readings of NVML. The first is taken in the
-// background after the job got them. For the second, the epilogue waits at most usageLimit.
+// background after the job got its GPUs. For the second, the epilogue waits no longer than
+// usageLimit.
 
 const usageLimit = time.Second
 
-// sinceMark is the extended attribute of a job's cgroup with the readings from when it got its
-// NVIDIA devices, as JSON.
+// sinceMark is the extended attribute of a job's cgroup that stores the readings from when the job
+// got its NVIDIA devices, as JSON.
 const sinceMark = "trusted.hookhost.devices.since"
 
-// since is the readings from when a job got its devices, by UUID.
+// since has the readings from when a job got its devices, by UUID.
 type since map[string]had
 
 type had struct {
@@ -30,7 +31,7 @@ type had struct {
 	EnergyMillijoul *uint64 `json:"energy_mj,omitempty"` // nil if unknown
 }
 
-// countedUUIDs returns the UUIDs of the devices for which NVML counts.
+// countedUUIDs returns the UUIDs of the devices that NVML can count for one job.
 func countedUUIDs(g *inventory.Grant) []string {
 	var list []string
 	if g == nil {
@@ -44,8 +45,8 @@ func countedUUIDs(g *inventory.Grant) []string {
 	return list
 }
 
-// devicesUsed describes the devices of a grant and how the job used each from got until now. after
-// is NVML's answer, or nil. Unknown values are left out.
+// devicesUsed describes the devices of a grant and how the job used each of them from got until
+// now. after is NVML's answer, or nil. Unknown values are left out.
 func devicesUsed(g *inventory.Grant, got since, after *inventory.NVIDIAUsage, now time.Time) []hostapi.DeviceUsage {
 	if g == nil {
 		return nil
@@ -105,9 +106,9 @@ func used(u *hostapi.DeviceUsage, h had, c inventory.NVIDIACounters, now time.Ti
 	}
 }
 
-// noteSince records on the job's cgroup that it has these devices from now on. In the background it
-// adds their counters until then. Devices that the job already had keep their entries, and those
-// that it gave up lose them. noteSince costs one write.
+// noteSince records on the job's cgroup that the job has these devices from now on. In the
+// background it adds their counters at that time. Devices that the job already had keep their
+// entries, and those that it gave up lose them. noteSince costs one write.
 func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 	uuids := countedUUIDs(g)
 	// a device's counters include all jobs on it
@@ -185,7 +186,7 @@ func (s since) mark(j *cgroup.Job) error {
 	return j.SetMark(sinceMark, b)
 }
 
-// measure returns how the job used its devices, as far as NVML answers within usageLimit.
+// measure returns how the job used its devices, provided NVML answers within usageLimit.
 func (h *hook) measure(ctx context.Context, j *cgroup.Job, g *inventory.Grant) []hostapi.DeviceUsage {
 	got, err := sinceOf(j)
 	if err != nil {

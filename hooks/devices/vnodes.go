@@ -12,9 +12,9 @@ import (
 
 const ngpus = "ngpus"
 
-// vnodes returns the devices for the vnodes of hook cgroup (docs/vnodes.md). They go to the natural
-// vnode, called name, or with vnode_per_numa_node to those of the NUMA nodes. If the amount of a
-// resource is not known, PBS keeps its value. The same is true of blocks if they are nil.
+// vnodes returns the devices to report with the vnodes of hook cgroup (docs/vnodes.md). They belong
+// to the natural vnode, called name, or with vnode_per_numa_node to those of the NUMA nodes. If the
+// amount of a resource is not known, PBS keeps its value. The same goes for blocks if they are nil.
 func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name string,
 	blocks *int) map[string]*hostapi.Vnode {
 	counts := p.counts(inv)
@@ -46,8 +46,8 @@ func (p *policy) vnodes(node *topology.Node, inv *inventory.Inventory, name stri
 	numas := withCPUs(node)
 	for i, numa := range numas {
 		add(fmt.Sprintf("%s[%d]", name, numa), func(device int) bool {
-			// A device near none of them counts for the first. It may be near a NUMA node that is a
-			// GPU's memory, or the kernel may not know its place.
+			// A device that is near none of them counts for the first. It may be near a NUMA node
+			// that is a GPU's memory, or the kernel may not know where it is.
 			return device == numa || i == 0 && !slices.Contains(numas, device)
 		})
 	}
@@ -66,7 +66,7 @@ func withCPUs(node *topology.Node) []int {
 }
 
 // counts returns the number of devices by resource and NUMA node. It leaves out resources about
-// which nothing is known because a source has failed.
+// which nothing is known because a source failed.
 func (p *policy) counts(inv *inventory.Inventory) map[string]map[int]int {
 	if inv == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// act does with a process what the configuration says.
+// act does what the configuration says with a process.
 func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	switch v.Class {
 	case stray.Unknown:
@@ -30,7 +30,7 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	return nil
 }
 
-// unknown reports a process about which nothing is certain.
+// unknown reports a process that cannot be assigned to a job with certainty.
 func (s *scan) unknown(k *sighting, f stray.Facts) {
 	if s.partial { // it may belong to a job that is not known yet
 		k.judged = ""
@@ -39,7 +39,7 @@ func (s *scan) unknown(k *sighting, f stray.Facts) {
 	s.report(k, s.onlyJob(k.uid), f, "nothing says what it belongs to")
 }
 
-// adopt hands a process over to the host, after checking it once more.
+// adopt hands a process over to the host after checking it once more.
 func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 	session := sessionOf{v.Job, f.Session}
 	u := s.update(v.Job)
@@ -56,7 +56,8 @@ func (s *scan) adopt(k *sighting, f stray.Facts, v stray.Verdict) {
 	s.handedOver(k)
 }
 
-// handedOver delays the next attempt, because the host may have refused the process.
+// handedOver delays the next attempt to hand over the process, because the host may have refused
+// it.
 func (s *scan) handedOver(k *sighting) {
 	k.tries++
 	k.next = s.scans + min(1<<min(k.tries-1, 10), farthest)
@@ -65,7 +66,7 @@ func (s *scan) handedOver(k *sighting) {
 	}
 }
 
-// kill kills a process that was outside before and still is.
+// kill kills a process that was outside its job before and still is.
 func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
 	if k.doomed.IsZero() {
 		k.doomed = s.now
@@ -93,7 +94,8 @@ func (s *scan) kill(k *sighting, f stray.Facts, v stray.Verdict) error {
 	return nil
 }
 
-// report logs a process that is left alone, once. job is "" if it may belong to one of several.
+// report logs, once, a process that is left alone. job is "" if the process may belong to one of
+// several jobs.
 func (s *scan) report(k *sighting, job string, f stray.Facts, why string) {
 	if k.found {
 		return
@@ -114,7 +116,7 @@ func (s *scan) report(k *sighting, job string, f stray.Facts, why string) {
 	}
 }
 
-// onlyJob returns the job of a user who has exactly one here.
+// onlyJob returns the user's job on this host if there is exactly one.
 func (s *scan) onlyJob(uid int) string {
 	id := ""
 	for _, j := range s.jobs {

@@ -30,7 +30,7 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// qsub returns PBS's program of that name, or nothing if PBS is not installed.
+// qsub identifies PBS's program of that name. It returns nothing if PBS is not installed.
 func (p *policy) qsub() []kernfs.FileID {
 	text, err := os.ReadFile(p.OpenPBS.Conf)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// ExecjobEnd removes the job's host file, even if host files have been turned off since.
+// ExecjobEnd removes the job's host file, even if host files have been disabled since.
 func (h *hook) ExecjobEnd(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if spans(req.Job) {
 		if err := removeHostfile(h.aux, req.Job.ID); err != nil {

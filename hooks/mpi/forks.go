@@ -8,13 +8,13 @@ import (
 )
 
 // forkCount decides whether a pid may have been reused. The kernel assigns pids in turn
-// (alloc_pid). So none is reused until nearly as many processes and threads have been created as
+// (alloc_pid). So no pid is reused until nearly as many processes and threads have been created as
 // there are pids.
 type forkCount struct{ turn uint64 }
 
-// few reports whether too few processes have been created since the start of this turn for a pid to
-// be reused. alive is the number of processes. A new turn begins when a pid may have been reused,
-// or when the kernel gives no answer.
+// few reports whether too few processes have been created since the start of this turn for any pid
+// to be reused. alive is the number of processes. A new turn begins when a pid may have been
+// reused, or when the kernel does not provide the count.
 func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 	now, ok := forksSoFar(procfs)
 	most, err := procfs.Uint("sys/kernel/pid_max")
@@ -22,7 +22,7 @@ func (c *forkCount) few(procfs *kernfs.FS, alive int) bool {
 		*c = forkCount{}
 		return false
 	}
-	// Half of them, because pids below 300 are not reused and threads use some.
+	// Only half of them, because pids below 300 are not reused and threads use some.
 	if c.turn == 0 || now < c.turn || now-c.turn+uint64(alive) > most/2 {
 		c.turn = max(now, 1)
 		return false

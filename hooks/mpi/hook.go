@@ -14,15 +14,15 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// hook handles the events. It stores the jobs' host files in aux. It also remembers what it has
-// seen of their processes, which it can find out again.
+// hook handles the events. It stores the jobs' host files in aux. What it remembers about their
+// processes can be found out again.
 type hook struct {
 	policy *policy
 	aux    string // directory of host files
-	remsh  string // path of hookhost-remsh; "" if it is not installed or not wanted
+	remsh  string // path of hookhost-remsh; "" if it is not installed or is disabled
 	log    *logrus.Entry
-	strays *strays // nil if mpi.strays are not looked for
-	ranks  *ranks  // likewise
+	strays *strays // nil if the kernel's files could not be opened
+	ranks  *ranks  // likewise, and nil if hook cgroup reports ranks (mpi.per_task)
 }
 
 // newHook creates the hook. With mpi.enabled = false the hook does nothing.
@@ -38,14 +38,14 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if !p.MPI.Remsh {
 		h.remsh = ""
 	}
-	if err := h.openKernel(s.Host["remsh"]); err != nil { // launchers can still be told their remote shell
+	if err := h.openKernel(s.Host["remsh"]); err != nil { // the remote shell still works
 		h.log.Errorf("neither strays nor ranks are looked for: %v", err)
 	}
 	return h, nil
 }
 
 // openKernel opens the kernel's files, for strays and ranks. remsh is the path of hookhost-remsh,
-// even if launchers are not told about it.
+// even if launchers are not told to use it.
 func (h *hook) openKernel(remsh string) error {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -72,7 +72,8 @@ func (h *hook) openKernel(remsh string) error {
 	return nil
 }
 
-// programsOfHookhost returns the programs that users run: that of the host and those beside it.
+// programsOfHookhost returns the programs that users run: the host's own and those in the same
+// directory.
 func programsOfHookhost(procfs *kernfs.FS, remsh string) (files []kernfs.FileID) {
 	if id, err := procfs.Executable(os.Getppid()); err == nil {
 		files = append(files, id)
@@ -88,7 +89,7 @@ func programsOfHookhost(procfs *kernfs.FS, remsh string) (files []kernfs.FileID)
 	return files
 }
 
-// off is the hook for nodes that leave MPI alone.
+// off is the hook for nodes where MPI is left alone.
 type off struct{}
 
 // ExechostStartup does nothing.

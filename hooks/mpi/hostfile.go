@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// hostfilePrefix precedes the job's id in the name of its host file, so that the name is not a job
-// id. PBS_NODEFILE of `hookhost run` is in the same directory and has the id as its name.
+// hostfilePrefix precedes the job's id in the name of its host file, so that the name cannot be a
+// job id. PBS_NODEFILE of `hookhost run` is in the same directory and is named by the id.
 const hostfilePrefix = "openmpi."
 
 func hostfileName(id string) (string, error) {
@@ -25,9 +25,9 @@ func hostfileName(id string) (string, error) {
 	return hostfilePrefix + id, nil
 }
 
-// hostfile returns the job's hosts in the format of Open MPI: a line for each host, in the job's
-// order. PBS_NODEFILE does not work, because Open MPI gives a host that is listed once as many
-// slots as cores. The result is "" for a job without slots.
+// hostfile returns the job's hosts in Open MPI's format: a line for each host, in the job's order.
+// PBS_NODEFILE cannot be used, because Open MPI gives a host that is listed once as many slots as
+// it has cores. The result is "" for a job without slots.
 func hostfile(job *hostapi.Job, node string) (string, error) {
 	chunks, err := pbs.Hostfile(job.ExecVnode, job.ExecHost2, job.Schedselect, node)
 	if err != nil {
@@ -83,7 +83,7 @@ func removeHostfile(dir, id string) error {
 	return nil
 }
 
-// sweep removes the host files of jobs that are not in the list, and unfinished files, if they are
+// sweep removes unfinished files and the host files of jobs that are not in the list, if they are
 // at least that old. A job may have begun since the list was made.
 func sweep(dir string, jobs map[string]*hostapi.Job, old time.Duration) error {
 	files, err := os.ReadDir(dir)

@@ -10,20 +10,20 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// launcher is a family of MPI launchers. It has the variables that set the remote shell or a job's
+// launcher is a family of MPI launchers, with the variables that set the remote shell or a job's
 // hosts.
 type launcher struct {
-	// settled are variables with which users choose for themselves. If one of them is set, the
+	// settled are variables with which users make the choice themselves. If one of them is set, the
 	// family is left alone.
 	settled  []string
 	remsh    string // names the remote shell
-	rsh      string // set to "rsh": the remote shell is called like rsh
+	rsh      string // set to "rsh": the remote shell is called the way rsh is
 	hostfile string // names the host file
 }
 
-// launchers is the table of docs/mpi.md. In each of them options on the command line override
-// variables. A launcher that was built with PBS's task manager uses that by itself and needs no
-// remote shell.
+// launchers is the table of docs/mpi.md. With each of them options on the command line override
+// variables. A launcher that was built with PBS's task manager (TM) uses that by itself and needs
+// no remote shell.
 var launchers = []launcher{
 	{ // Open MPI 4 (orte/mca/plm/rsh)
 		settled: []string{"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent",
@@ -52,7 +52,7 @@ var launchers = []launcher{
 }
 
 // variables returns what to set in an environment. It changes no variable that exists, and skips a
-// family if one of its variables exists. A path of "" means none.
+// family if the user has set one of its settled variables. A path of "" means none.
 func variables(env map[string]string, remsh, hostfile string) map[string]string {
 	set := map[string]string{}
 	put := func(name, value string) {
@@ -74,8 +74,8 @@ func variables(env map[string]string, remsh, hostfile string) map[string]string 
 	return set
 }
 
-// ExecjobLaunch sets the variables for the program of a job on several hosts. A failure is only
-// noted, because most programs need none of the variables.
+// ExecjobLaunch sets the variables for the program of a job on several hosts. A failure only
+// results in a note, because most programs do not need these variables.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	job := req.Job
 	if !spans(job) {

@@ -16,16 +16,15 @@ const (
 	secondLook = 10 * time.Second
 )
 
-// lookTime is how long a search for strays may take, and one for ranks. A user can have more
-// processes than can be read before the alarm, at which this program would be killed. The next
-// search continues.
+// lookTime limits a search for strays, and also one for ranks. A user can have more processes than
+// can be read before the alarm, when this program would be killed. The next search continues.
 const lookTime = 8 * time.Second
 
-// soonAgain is when a scan is repeated if it found more processes than the host accepts at once. It
-// is longer than the minimum interval between scans.
+// soonAgain is the pause before a scan is repeated that found more processes than the host accepts
+// at once. It is longer than the minimum interval between scans.
 const soonAgain = 6 * time.Second
 
-// ExecjobBegin asks for a check of the job once it runs.
+// ExecjobBegin asks the host to have the job checked once it runs.
 func (h *hook) ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
 	if h.ranks == nil {
 		return &hostapi.Outcome{}, nil
@@ -33,9 +32,9 @@ func (h *hook) ExecjobBegin(context.Context, *hostapi.Request) (*hostapi.Outcome
 	return &hostapi.Outcome{CallAtElapsed: firstLook}, nil
 }
 
-// ExechostPeriodic reports the ranks of the listed jobs on this host, and processes outside of
-// their jobs. A process that cannot be read is skipped and logged. That must not affect any job, or
-// make this program look broken.
+// ExechostPeriodic reports the ranks of the listed jobs on this host, and processes that are
+// outside their jobs. A process that cannot be read is skipped and logged. That must not affect any
+// job, or make this program look broken.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error

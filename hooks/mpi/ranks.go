@@ -43,8 +43,8 @@ func (r *ranks) forgetOthers(list map[string]*hostapi.Job) {
 	maps.DeleteFunc(r.jobs, func(id string, _ *rankedJob) bool { return list[id] == nil })
 }
 
-// find returns the ranks of a job that have been seen so far, by world and rank. Processes that
-// remain when ctx ends are checked next time. The ranks are valid even with an error.
+// find returns the ranks of a job that have been seen so far, by world and rank. Processes that are
+// left when ctx ends are checked next time. The returned ranks are valid even with an error.
 func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error
 		list, err = j.finder.Find(ctx, pids, nil)
 		r.record(j, list)
 	}
-	if errors.Is(err, cgroup.ErrNotFound) { // it is ending, or has no cgroup
+	if errors.Is(err, cgroup.ErrNotFound) { // the job is ending, or has no cgroup
 		err = nil
 	}
 	if ctx.Err() != nil {
@@ -76,8 +76,8 @@ func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error
 	return list, err
 }
 
-// record adds the ranks of a list. A later program of the same name replaces ranks whose processes
-// are gone.
+// record adds the ranks of a list. If a later program has the same name, its ranks replace those
+// whose processes are gone.
 func (r *ranks) record(j *rankedJob, list []rank.Member) {
 	for _, m := range list {
 		had, found := j.found[m.Rank.Key]

@@ -24,9 +24,9 @@ type scan struct {
 	partial  bool
 	list     map[string]*hostapi.Job
 	jobs     []stray.Job
-	owners   map[int]string // job owners, and what verdicts about their processes depend on
+	owners   map[int]string // job owners, and the facts that verdicts about their processes depend on
 	updates  map[string]*hostapi.JobUpdate
-	sessions map[sessionOf]bool // already handed over: an attach takes a whole session
+	sessions map[sessionOf]bool // already handed over: an attach moves a whole session
 }
 
 type sessionOf struct {
@@ -79,9 +79,9 @@ func (s *scan) run(ctx context.Context) (map[string]*hostapi.JobUpdate, error) {
 	return s.updates, errors.Join(errs...)
 }
 
-// insiders returns the processes that are in a job. It removes jobs without a cgroup, such as those
-// that began before hookhost was installed. All their processes are outside and could not be moved
-// in.
+// insiders returns the processes that are in a job. It drops jobs without a cgroup, such as those
+// that began before hookhost was installed. All their processes are outside, and there is no cgroup
+// to move them into.
 func (s *scan) insiders() map[int]bool {
 	inside := map[int]bool{}
 	s.jobs = slices.DeleteFunc(s.jobs, func(j stray.Job) bool {

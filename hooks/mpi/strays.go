@@ -25,14 +25,14 @@ const (
 // Limits of a scan.
 const (
 	maxTold   = 20              // processes named in a job's report
-	lookAgain = 5 * time.Minute // after this a process is read again, since it may have changed its user
+	lookAgain = 5 * time.Minute // after this a process is read again, since its user may have changed
 	between   = 5 * time.Second // minimum interval for scans besides the periodic
 	farthest  = 64              // maximum number of scans between two attempts to hand over a process
 )
 
-// strays finds processes of jobs' owners that are outside of every job. It remembers processes by
-// pid and start time. So if nothing has changed on a node, a scan reads only the list of processes
-// and the jobs' lists.
+// strays finds processes of jobs' owners that are outside every job. It remembers processes by pid
+// and start time. So if nothing has changed on a node, a scan reads only the list of processes and
+// the jobs' lists.
 type strays struct {
 	action  string
 	procfs  *kernfs.FS
@@ -41,7 +41,7 @@ type strays struct {
 	log     *logrus.Entry
 
 	mu    sync.Mutex
-	jobs  map[string]stray.Job // from the last complete list and later partial ones
+	jobs  map[string]stray.Job // from the last complete list and partial ones since
 	seen  map[int]*sighting
 	forks forkCount
 	moved map[int]int // by uid: how many processes were handed over, which affects verdicts about others
@@ -55,16 +55,16 @@ type strays struct {
 type sighting struct {
 	start uint64
 	uid   int
-	until time.Time // when it is read again
+	until time.Time // when to read it again
 	scan  int       // the last scan that saw it
 
-	judged  string // what the verdict depended on; "" without a verdict
+	judged  string // the facts that the verdict depended on; "" without a verdict
 	class   stray.Class
 	found   bool      // it was reported or counted
 	tries   int       // how often it was handed over
 	next    int       // the scan that may hand it over again
 	doomed  time.Time // when it was chosen to be killed
-	refused bool      // its files cannot be read, so it is left alone until then
+	refused bool      // its files could not be read, so it is left alone until then
 }
 
 func newStrays(action string, facts *stray.Reader, members func(string) ([]int, error), log *logrus.Entry) *strays {
@@ -74,7 +74,7 @@ func newStrays(action string, facts *stray.Reader, members func(string) ([]int, 
 }
 
 // scan returns what it found out about the listed jobs, or nil. For a partial list it does nothing
-// if the last scan is only seconds ago or another one is running.
+// if the last scan was only seconds ago or another one is running.
 func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job,
 	partial bool) (map[string]*hostapi.JobUpdate, error) {
 	if s.action == leaveStrays {

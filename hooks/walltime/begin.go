@@ -24,7 +24,7 @@ func (s *state) outcome(told []string) *hostapi.Outcome {
 }
 
 // ExecjobResize applies the new limits. It does not act on a job that exceeds them, since the job
-// may be suspended. If the job is running, the host calls at once.
+// may be suspended. If the job is running, the host calls immediately.
 func (h *hook) ExecjobResize(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	s, err := decodeState(req.Job.State)
 	if err != nil {

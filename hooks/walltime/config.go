@@ -35,7 +35,8 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// grace returns how long a job has after SIGTERM. killDelay is the job's value in seconds, or nil.
+// grace returns how much time a job has after SIGTERM. killDelay is the job's value in seconds, or
+// nil.
 func (p *policy) grace(killDelay *int) time.Duration {
 	if killDelay == nil {
 		return time.Duration(p.Walltime.Grace)
@@ -43,5 +44,5 @@ func (p *policy) grace(killDelay *int) time.Duration {
 	return time.Duration(min(max(*killDelay, 0), longest)) * time.Second
 }
 
-// longest, in seconds, keeps sums of durations from overflowing. No job lives that long.
+// longest, in seconds, keeps sums of durations from overflowing. No job runs that long.
 const longest = 1 << 31

@@ -12,8 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// hook handles the events. It stores nothing about jobs: their progress is in their state, which
-// the host stores.
+// hook handles the events. It does not store anything about jobs: their progress is in their state,
+// which the host stores.
 type hook struct {
 	policy  *policy
 	log     *logrus.Entry

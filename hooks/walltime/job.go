@@ -16,14 +16,13 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// see checks a job, does what is due and says when to check again. Meanwhile the host holds back
-// events of the job. said is a line to log later, since other jobs may be waiting for their
-// signals.
+// see checks a job, does what is due and returns when to check again. Meanwhile the host holds back
+// the job's events. said is a line to log later, since other jobs may be waiting for their signals.
 //
 // The host gets the state after the action. If this program or the host dies in between, the action
 // is repeated. So a signal may be sent twice but is never lost.
 func (h *hook) see(ctx context.Context, job *hostapi.Job) (u *hostapi.JobUpdate, said string) {
-	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier check that nobody waits for any more
+	if _, hangs := h.seeing.LoadOrStore(job.ID, true); hangs { // an earlier check hangs
 		return callLater(job), ""
 	}
 	defer h.seeing.Delete(job.ID)
@@ -51,8 +50,8 @@ func (h *hook) see(ctx context.Context, job *hostapi.Job) (u *hostapi.JobUpdate,
 	return u, said
 }
 
-// measure reads the facts about a job that is due. If the kernel does not provide a fact, the job
-// is assumed to be using its time.
+// measure reads the facts about a job that is due. If the kernel does not provide a fact, measure
+// assumes that the job is using its time.
 func (h *hook) measure(j *cgroup.Job, job *hostapi.Job, s *state) facts {
 	f := facts{
 		Elapsed: job.Elapsed, Up: time.Since(h.started), Suspended: job.Phase == hostapi.PhaseSuspended,
@@ -101,8 +100,8 @@ func (h *hook) measureRunning(j *cgroup.Job, job *hostapi.Job, s *state, f *fact
 	}
 }
 
-// cpuTime returns what the job has used, or nil if that is not known. uncounted means that this
-// node does not count it.
+// cpuTime returns the cpu time that the job has used, or nil if that is not known. uncounted means
+// that this node does not count cpu time.
 func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 	sum, err := j.CPUTime()
 	switch {
@@ -119,7 +118,7 @@ func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 // the rest.
 const killTime = 50 * time.Millisecond
 
-// carryOut does what was decided. Failures are logged, and the next stage tries again. notes are
+// carryOut carries out the orders. Failures are logged, and the next stage tries again. notes are
 // for the report, and said is to be logged later.
 func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders,
 	pids []int) (notes []string, said string) {
@@ -170,7 +169,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 }
 
 // killOthers sends SIGKILL to all processes except those that dump core and the job's leading
-// program. If the leading program ended, the whole job would end and be killed.
+// program. If the leading program died, MoM would end the whole job and kill it.
 func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job) error {
 	pids, err := j.Processes()
 	if err != nil {
@@ -202,7 +201,7 @@ func (h *hook) warn(j *cgroup.Job, job *hostapi.Job, w config.Warning) (note str
 	if w.Shell {
 		to = "the leading shell"
 	}
-	return fmt.Sprintf("warning %s: %s was sent to %s", w, name, to) // which may end because of it
+	return fmt.Sprintf("warning %s: %s was sent to %s", w, name, to) // the shell may end because of the signal
 }
 
 func firstLine(err error) string {

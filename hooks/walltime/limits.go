@@ -15,8 +15,8 @@ import (
 
 // limits are a job's time limits. 0 means none.
 type limits struct {
-	// Asked is what they were made from. If the job's request changes, they are made again. If only
-	// the configuration changes, they are not.
+	// Asked is the request that they were made from. If the job's request changes, they are made
+	// again. If only the configuration changes, they are not.
 	Asked hostapi.Resources `json:"asked,omitempty"`
 
 	// as shown to the user: at most the node's maximum, without overtime
@@ -40,7 +40,7 @@ const (
 	walltimeSignal = "walltime_signal"
 )
 
-// askedFor returns the job's resources that determine limits, or nil.
+// askedFor returns the job's resources that determine its limits, or nil.
 func askedFor(r hostapi.Resources) hostapi.Resources {
 	var asked hostapi.Resources
 	for _, name := range []string{walltime, softWalltime, minWalltime, maxWalltime, cput, walltimeSignal} {
@@ -54,7 +54,7 @@ func askedFor(r hostapi.Resources) hostapi.Resources {
 	return asked
 }
 
-// ender says who ends a job at its limits before this hook does.
+// ender says what ends a job at its limits before this hook does.
 type ender int
 
 const (
@@ -63,7 +63,7 @@ const (
 	pbsSister       // on a sister host, where changes by qalter do not arrive
 )
 
-// enderOf returns who ends a job.
+// enderOf returns what ends a job.
 func (s *state) enderOf(job *hostapi.Job) ender {
 	switch {
 	case s.MoM != nil:
@@ -74,7 +74,7 @@ func (s *state) enderOf(job *hostapi.Job) ender {
 	return pbsSister
 }
 
-// newLimits makes the limits of a job that asks for r and is ended by by. told are lines for the
+// newLimits makes the limits of a job that requests r and is ended by by. told are lines for the
 // job's standard error about what is not possible. newLimits fails on invalid values and names
 // them.
 func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []string, err error) {
@@ -129,7 +129,7 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 	return l, append(told, more...), nil
 }
 
-// walltimeAsked returns how long the job itself asks to run.
+// walltimeAsked returns the walltime that the job itself requests.
 func walltimeAsked(r hostapi.Resources) (time.Duration, error) {
 	own, err := durationOf(r, walltime)
 	if err != nil {
@@ -170,8 +170,9 @@ func durationOf(r hostapi.Resources, name string) (time.Duration, error) {
 	return min(d, longest*time.Second), nil
 }
 
-// warn chooses the job's warnings, or else the node's. A warning that is not before the end of the
-// job is an error if the job chose both, and is left out otherwise.
+// warn chooses the job's warnings, or the node's if the job has none. A warning may be due before
+// the job even starts. That is an error if the job chose both the warning and the walltime.
+// Otherwise the warning is left out.
 func (l *limits) warn(p *policy, own time.Duration) (told []string, err error) {
 	text, asked := l.Asked[walltimeSignal]
 	list := p.warnings
@@ -228,7 +229,7 @@ func (l limits) outdated(r hostapi.Resources) bool {
 	return r != nil && !maps.Equal(l.Asked, askedFor(r))
 }
 
-// next returns when the next action is due for a job that is not being ended, apart from cput. 0
+// next returns when the next action other than for cput is due for a job that is not being ended. 0
 // means never.
 func (l limits) next(p progress) time.Duration {
 	next := l.End

@@ -14,8 +14,8 @@ import (
 )
 
 // ExechostStartup makes the host call for every live job, including jobs that began before this
-// hook was installed. It acts on none of them. A job over its limit is due at once, in the job's
-// turn.
+// hook was installed. It does not act on any of them. For a job over its limit, the host calls
+// immediately, in the job's turn.
 func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	for id, job := range req.JobList {
@@ -24,7 +24,7 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 			continue
 		}
 		u := &hostapi.JobUpdate{CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
-		if kept, _ := decodeState(job.State); kept == nil { // otherwise a concurrent event may know better
+		if kept, _ := decodeState(job.State); kept == nil { // otherwise a concurrent event may have newer information
 			u.State = s.encode()
 		}
 		out.Jobs[id] = u
@@ -34,7 +34,7 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 
 // ExechostPeriodic does what is due for the jobs that it was called for, in parallel. When it is
 // called for the host, it only makes sure that the host calls for each job. It also reports jobs
-// that cannot be killed, as long as there are any, because such a node must not get the next job.
+// that cannot be killed, as long as there are any, because such a node must not get another job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
 		return h.remind(req)
@@ -92,17 +92,17 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 }
 
 // goAhead gives the calling goroutine priority over the processes that its signals wake up. The
-// death of a thousand processes is more work than sending the signals. Its thread ends with it, and
-// so does the priority (setpriority(2) applies to one thread). If that is not allowed, nothing
-// changes.
+// death of a thousand processes is more work than sending the signals. The goroutine's thread ends
+// with it, and so does the priority (setpriority(2) applies to one thread). If raising the priority
+// is not allowed, nothing changes.
 func goAhead() {
 	runtime.LockOSThread()
 	unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 }
 
 const (
-	// workers limits how many jobs are handled at a time. For each, cgroup.Job may hold a sixteenth
-	// of this program's file descriptors.
+	// workers limits how many jobs are handled at a time. For each of them, cgroup.Job may use a
+	// sixteenth of this program's file descriptors.
 	workers = 8
 	// patience is how long to wait for all jobs together. A job whose files hang in the kernel must
 	// not delay the answers for the others.
@@ -114,8 +114,8 @@ func callLater(job *hostapi.Job) *hostapi.JobUpdate {
 	return &hostapi.JobUpdate{CallAtElapsed: job.Elapsed + lookHung}
 }
 
-// remind handles the host's periodic. It runs beside the events of jobs, so it changes nothing
-// about them. Its information may be outdated: then the host calls once too often.
+// remind handles the host's periodic. It runs concurrently with the events of jobs, so it changes
+// nothing about them. If its information is outdated, the host only makes an unnecessary call.
 func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
@@ -132,8 +132,8 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 }
 
 // stateOf returns a job's state with its current limits. A job without a state began without this
-// hook. If the request of such a job is invalid, the job only loses its limits. told are lines for
-// its standard error.
+// hook. If the request of such a job is invalid, the job only has no limits. told are lines for its
+// standard error.
 func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	log := h.logOf(job.ID)
 	s, err := decodeState(job.State)
@@ -154,7 +154,7 @@ func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 		return s, told
 	}
 	log.Warnf("the limits of time that it had stay: %v", err)
-	if s.Limits.Asked == nil { // it had none, so the node's maximum applies
+	if s.Limits.Asked == nil { // it had no limits, so the node's maximum applies
 		bare := *job
 		bare.ResourceList = nil
 		if _, err := s.follow(h.policy, &bare, h.cpusFor(&bare, j)); err != nil {
@@ -164,9 +164,9 @@ func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	return s, nil
 }
 
-// found returns the state of a job that has none. The mark on its cgroup says which process started
-// it. It returns nil without a cgroup: such a job may be just beginning, and has nothing that could
-// be ended.
+// found returns the state of a job that has none. The mark on the job's cgroup says which process
+// started it. found returns nil without a cgroup: such a job may be just beginning, and has no
+// processes that could be ended.
 func (h *hook) found(j *cgroup.Job) *state {
 	if j == nil {
 		return nil
@@ -179,7 +179,7 @@ func (h *hook) found(j *cgroup.Job) *state {
 }
 
 // stillThere returns an error that names the remaining processes of an unkillable job, or nil.
-// Processes that only wait for a cpu do not count, because they get one some time.
+// Processes that only wait for a cpu do not count, because they will get one eventually.
 func (h *hook) stillThere(id string) error {
 	j, err := h.tree.Job(id)
 	if err != nil {

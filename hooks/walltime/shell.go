@@ -25,7 +25,7 @@ func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, w config.Warning) (s
 	if !found {
 		return 0, nil
 	}
-	// Checked again while the process is held, since its pid may have been reused.
+	// The check is repeated while the process is held, since its pid may have been reused.
 	return j.SignalSome(w.Signal, func(pid int) bool {
 		p, err := proc.Read(h.roots.Proc, pid)
 		return err == nil && pid == shell.PID && p.StartTime == shell.StartTime

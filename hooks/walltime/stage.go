@@ -8,31 +8,31 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// stage is how far the end of a job has come. There is no way back to running: after SIGTERM a job
-// is over, even if its limit changes.
+// stage is how far the end of a job has progressed. A job never goes back to running: after SIGTERM
+// it will end, even if its limit changes.
 type stage string
 
 const (
 	running    stage = ""
-	terminated stage = "terminated" // it got SIGTERM, or nothing is left after SIGKILL
+	terminated stage = "terminated" // it got SIGTERM, or no process is left after SIGKILL
 	killing    stage = "killing"    // it repeatedly gets SIGKILL
 	unkillable stage = "unkillable" // the same after kill_timeout
 )
 
-// progress is where a job stands. Times are in the job's elapsed time.
+// progress is the current state of a job. Times are in the job's elapsed time.
 type progress struct {
 	Stage    stage `json:"stage,omitempty"`
-	Warned   int   `json:"warned,omitempty"`    // how many of its warnings are over
+	Warned   int   `json:"warned,omitempty"`    // how many of its warnings have been handled
 	SoftTold bool  `json:"soft_told,omitempty"` // exceeding soft_walltime was reported
-	Hastened bool  `json:"hastened,omitempty"`  // it got the cpu time to die from pbs_mom's signals
+	Hastened bool  `json:"hastened,omitempty"`  // it got cpu time to die from pbs_mom's signals
 
 	Reason     string        `json:"reason,omitempty"`     // why it is ended: "walltime 3 exceeded limit 3"
 	Terminated time.Duration `json:"terminated,omitempty"` // when it got SIGTERM
-	Spared     time.Duration `json:"spared,omitempty"`     // when SIGKILL was due but a process was dumping core
-	Killing    time.Duration `json:"killing,omitempty"`    // when all first got SIGKILL
-	Tries      int           `json:"tries,omitempty"`      // how often all got SIGKILL
+	Spared     time.Duration `json:"spared,omitempty"`     // when SIGKILL was first put off because of a core dump
+	Killing    time.Duration `json:"killing,omitempty"`    // when all processes first got SIGKILL
+	Tries      int           `json:"tries,omitempty"`      // how often all processes got SIGKILL
 
-	Next time.Duration `json:"next,omitempty"` // nothing is due before; 0 means never
+	Next time.Duration `json:"next,omitempty"` // nothing is due before this; 0 means never
 }
 
 // facts are a snapshot of a job.
@@ -73,18 +73,18 @@ const (
 
 const (
 	lookDump  = time.Second      // between checks of a core dump
-	lookAgain = time.Minute      // between checks of a job that is over but still there
+	lookAgain = time.Minute      // between checks of a job that should have ended but has not
 	blindLook = 10 * time.Second // if the used cpu time could not be read
 	muchLate  = time.Second      // greater delays are reported
 )
 
-// step decides what is due for a job. It is pure: the same facts give the same result.
+// step decides what is due for a job. It has no side effects: the same facts give the same result.
 func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	if was.Next == 0 || f.Elapsed < was.Next {
 		return was, orders{}
 	}
 	s, o := was, orders{}
-	if f.Suspended { // since its time ran out
+	if f.Suspended { // the job was suspended when this was already due
 		s.Next = f.Elapsed + lookDump
 		return s, o
 	}
@@ -151,8 +151,8 @@ func (l limits) exceeded(f facts) string {
 	return ""
 }
 
-// late returns how long ago a job that exceeds a limit should have been ended. The cput beyond the
-// limit was used by all cpus at once, or over a longer time.
+// late returns how long ago the job should have been ended for exceeding a limit. For cput that is
+// uncertain: all cpus may have used the time beyond the limit at once, or fewer over a longer time.
 func (l limits) late(s progress, f facts) time.Duration {
 	if l.End > 0 && f.Elapsed >= l.End {
 		return f.Elapsed - max(s.Next, l.End)
@@ -192,14 +192,14 @@ func (s *progress) warn(l limits, f facts, o *orders) {
 		return
 	}
 	left := max(l.Walltime-f.Elapsed, 0)
-	if f.Elapsed-due(*last) < muchLate { // use the same text if it has to be repeated
+	if f.Elapsed-due(*last) < muchLate { // if it has to be repeated, it has the same text
 		left = last.Before
 	}
 	o.Lines = append(o.Lines, fmt.Sprintf("=>> PBS: walltime: %s left of %s", pbs.FormatDuration(left),
 		pbs.FormatDuration(l.Walltime)))
 }
 
-// kill handles a job whose grace is over.
+// kill handles a job whose grace period has ended.
 func (p *policy) kill(s *progress, f facts, o *orders) {
 	grace := time.Duration(p.Walltime.CoreDumpGrace)
 	if f.Dumping > 0 && s.Killing == 0 {

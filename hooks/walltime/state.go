@@ -20,7 +20,8 @@ type state struct {
 // stateFor returns the state of a job that begins with req, before its limits are known.
 func stateFor(req *hostapi.Request) *state { return &state{MoM: req.MoM} }
 
-// arm sets when to check the job first, given its elapsed time. Anything earlier is due at once.
+// arm sets when to check the job first, given its elapsed time. If that time has passed, the check
+// is due immediately.
 func (s *state) arm(elapsed time.Duration, cpus int) {
 	if s.Stage != running {
 		return
@@ -42,14 +43,14 @@ func (s *state) arm(elapsed time.Duration, cpus int) {
 	s.Next = next
 }
 
-// follow sets the limits of the job's current request, for a job on so many cpus. A new limit does
-// not save a job that is already being ended.
+// follow sets the limits that the job's current request gives a job on so many cpus. A new limit
+// does not save a job that is already being ended.
 func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, err error) {
 	l, told, err := p.newLimits(job.ResourceList, s.enderOf(job))
 	if err != nil {
 		return nil, err
 	}
-	if s.Stage != running { // it gets no more time
+	if s.Stage != running { // it does not get more time
 		s.Limits.Asked = l.Asked
 		return nil, nil
 	}
@@ -67,8 +68,8 @@ func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, er
 	return told, nil
 }
 
-// decodeState returns what the host has stored, or nil. An unreadable state is treated like none,
-// because the limits are in the job.
+// decodeState returns what the host has stored, or nil. An unreadable state is treated like a
+// missing one, because the job itself has the limits.
 func decodeState(kept json.RawMessage) (*state, error) {
 	if len(kept) == 0 || bytes.Equal(kept, []byte("null")) {
 		return nil, nil
