@@ -17,10 +17,10 @@ type controller struct {
 	// read adds the limits in force that no knob reads.
 	read func(d directory, l *Limits) error
 
-	// asked reports whether the limits need the controller.
+	// asked reports whether the limits require the controller.
 	asked func(l *Limits) bool
 	// check fills in limits that follow from the others. It fails if the limits contradict each
-	// other, or with ErrUnsupported if this node does not support them.
+	// other. If this node does not support them, the error is ErrUnsupported.
 	check func(j *Job, l *Limits) error
 
 	// usage reads what the job has used. r reads the job's directory.
@@ -33,9 +33,9 @@ type controller struct {
 // files are the interface files of v1 and v2 for the same purpose. "" means that there is none.
 type files struct{ v1, v2 string }
 
-// controllers holds the controllers that every job gets a directory in, in the order in which they
+// controllers holds the controllers in which every job gets a directory, in the order in which they
 // are always used. Memory comes first, since the job's marks are stored there. init fills the
-// table, because checks of controllers refer to it.
+// table, because the check functions refer back to it.
 var controllers []*controller
 
 func init() {
@@ -52,9 +52,9 @@ func init() {
 	}
 }
 
-// placing holds the controllers that a job gets a directory in only if Options.Controllers names
-// them. They have no limits here. They only hold a job's processes, so that other programs can
-// recognize them.
+// placing holds the controllers in which a job gets a directory only if Options.Controllers names
+// them. hookhost does not set any limits there. Those cgroups only hold a job's processes, so that
+// other programs can recognize them.
 var placing = []string{"blkio", "net_cls", "net_prio", "perf_event", "rdma"}
 
 // controllerNames returns the names of controllers, followed by placing.

@@ -99,7 +99,7 @@ var cpuController = controller{
 	asked: func(l *Limits) bool { return l.CPUShares != 0 || l.Quota != 0 },
 	check: checkCPU,
 	usage: func(r *reader, u *Usage) {
-		if !r.dir.h.v2 { // v2 has it in the file of the cpu time, see readCPUTime
+		if !r.dir.h.v2 { // on v2 readCPUTime reads it, from the file that also has the cpu time
 			u.Throttled = duration(field(r.keyed(cpuStat), "throttled_time"), time.Nanosecond)
 		}
 	},
@@ -143,10 +143,10 @@ const (
 	defaultPeriod = 100 * time.Millisecond
 )
 
-// weight converts cpu.shares of v1 to cpu.weight of v2: proportionally, default to default, within
-// 1 to 10000. The kernel (sched_weight_to_cgroup in kernel/sched/sched.h) and systemd convert the
-// same way, so the ratio between two jobs stays the same. runc maps one range onto the other, which
-// turns v1's default into 39.
+// weight converts cpu.shares of v1 to cpu.weight of v2. The conversion is proportional, maps
+// default to default, and stays within 1 to 10000. The kernel (sched_weight_to_cgroup in
+// kernel/sched/sched.h) and systemd convert the same way, so the ratio between two jobs stays the
+// same. runc instead maps one range onto the other, which turns v1's default into 39.
 func weight(shares uint64) uint64 {
 	return min(max((shares*weightDefault+sharesDefault/2)/sharesDefault, 1), 10000)
 }
@@ -204,8 +204,8 @@ func (j *Job) CPUTime() (time.Duration, error) {
 }
 
 // Quota returns the cpu time for all jobs together, in cpus, as limited by the cgroups above them.
-// limited is false if there is no quota or no cpu controller. On v1 no job can have a greater quota
-// (kernel/sched/core.c, tg_cfs_schedulable_down).
+// limited is false if there is no quota or no cpu controller. On v1 a job cannot have a greater
+// quota than that (kernel/sched/core.c, tg_cfs_schedulable_down).
 func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 	h := t.with("cpu")
 	if h == nil {
@@ -225,7 +225,7 @@ func (t *Tree) Quota() (cpus float64, limited bool, err error) {
 }
 
 // quotaOf returns the cpu time that a directory's quota allows, in cpus. limited is false without a
-// quota, and if the directory has no such files.
+// quota, and if the directory lacks these files.
 func quotaOf(files *kernfs.FS, dir string, v2 bool) (cpus float64, limited bool, err error) {
 	var l Limits
 	for _, k := range slices.Backward(cpuController.knobs(v2)) { // on v1 the quota is in the last file
@@ -242,7 +242,7 @@ func quotaOf(files *kernfs.FS, dir string, v2 bool) (cpus float64, limited bool,
 		if err != nil {
 			return 0, false, err
 		}
-		if l.Quota == 0 { // then the period does not matter
+		if l.Quota == 0 { // the period does not matter then
 			break
 		}
 	}

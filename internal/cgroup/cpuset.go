@@ -11,7 +11,7 @@ import (
 )
 
 // cpusetController gives a job cpus and NUMA nodes (cgroup-v1/cpusets.rst; cgroup-v2.rst,
-// "Cpuset"). The kernel accepts a v2 cpuset that it cannot provide, and does not apply it. So on v2
+// "Cpuset"). The kernel accepts a v2 cpuset that it cannot provide, but does not apply it. So on v2
 // the effective cpuset is read back.
 var cpusetController = controller{
 	name: "cpuset",
@@ -77,7 +77,7 @@ func cpusetFlag(file string, at func(*Limits) *bool) knob {
 	}
 }
 
-// migrateKnob is cpuset.memory_migrate of v1, which is not a limit. The job's memory moves along
+// migrateKnob is v1's cpuset.memory_migrate, which is not a limit. The job's memory moves along
 // only if the flag is on while the nodes change. On v2 it always moves.
 var migrateKnob = knob{file: "cpuset.memory_migrate"}
 
@@ -94,9 +94,9 @@ func migrate(from *Limits, plan []write) []write {
 	return slices.Insert(plan, mems, flag("1", "0"))
 }
 
-// fillMems completes a v1 cpuset, which must have NUMA nodes: without any, it gets the parent's. A
-// job that gets no cpus may still have a cpuset directory, because cpuset is mounted together with
-// other controllers. fillMems also fills that one.
+// fillMems completes a v1 cpuset, which must have NUMA nodes: if it has none, it gets the parent's.
+// A job without cpus may still have a cpuset directory, because cpuset is mounted together with
+// other controllers. fillMems fills that one too.
 func (j *Job) fillMems(l *Limits) error {
 	d, ok := j.with("cpuset")
 	if !ok || d.h.v2 {
@@ -126,7 +126,7 @@ func (t *Tree) CPUs() (kernfs.IDSet, error) {
 	return t.cpuset(cpusetCPUs, "cpuset.effective_cpus", effectiveCPUs)
 }
 
-// Mems returns the NUMA nodes that jobs may have memory on. It fails with ErrUnsupported if there
+// Mems returns the NUMA nodes from which jobs may get memory. It fails with ErrUnsupported if there
 // is no cpuset controller.
 func (t *Tree) Mems() (kernfs.IDSet, error) {
 	return t.cpuset(cpusetMems, "cpuset.effective_mems", effectiveMems)
@@ -141,7 +141,7 @@ func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
 	if h.v2 {
 		files = []string{v2}
 	}
-	// The parent of the jobs may not exist yet, or may not be filled on v1.
+	// The parent of all jobs may not exist yet, or on v1 may not be filled.
 	for _, dir := range []*kernfs.FS{h.jobs, h.mount} {
 		for _, file := range files {
 			set, err := dir.IDSet(file)

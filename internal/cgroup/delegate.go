@@ -13,8 +13,8 @@ import (
 )
 
 // keeper is the child of the unit that contains the unit's process, because a v2 cgroup that passes
-// down controllers cannot contain processes. systemd 254 and newer starts the process there
-// (DelegateSubgroup=). With older versions it is moved there.
+// down controllers cannot contain processes. systemd 254 and newer start the process there
+// (DelegateSubgroup=). With older versions hookhost moves it there.
 const keeper = "keeper"
 
 // prepareV2 creates the unit and the jobs' parent, and passes the available controllers down to the
@@ -56,8 +56,8 @@ func (h *hierarchy) prepareV2() error {
 const invocation = "trusted.invocation_id"
 
 // NotSystemds returns the parent of all jobs in the v2 tree if systemd should have created it but
-// did not, otherwise "". Such a parent has only the controllers that happen to be in the root's
-// cgroup.subtree_control.
+// did not. Otherwise it returns "". Such a parent has only the controllers that happen to be in the
+// root's cgroup.subtree_control.
 func (t *Tree) NotSystemds() string {
 	h := t.v2
 	if h == nil || !h.delegated || !h.mount.Exists(h.unit) {
@@ -89,8 +89,8 @@ func (h *hierarchy) enableInRoot() error {
 		return !slices.Contains(there, c)
 	})
 	err = enable(h.mount, want)
-	// Only the root of the whole hierarchy has no cgroup.type, and may have processes beside its
-	// children.
+	// Only the root of the whole hierarchy lacks cgroup.type. It alone may have processes beside
+	// its children.
 	if errors.Is(err, unix.EBUSY) && h.mount.Exists("cgroup.type") {
 		return fmt.Errorf("%w: what is mounted here is not the root of the tree "+
 			"but the cgroup of a container, with processes in it", err)
@@ -98,8 +98,8 @@ func (h *hierarchy) enableInRoot() error {
 	return err
 }
 
-// pass gives dir's children the controllers that dir has and jobs use. First, empty makes sure that
-// no process is in dir.
+// pass gives dir's children the controllers that dir has and jobs use. Before that, empty makes
+// sure that no process is in dir.
 func (h *hierarchy) pass(dir *kernfs.FS, empty func(*kernfs.FS) error) error {
 	there, err := words(dir, "cgroup.controllers")
 	if err != nil {
@@ -144,8 +144,8 @@ func enable(dir *kernfs.FS, controllers []string) error {
 	return nil
 }
 
-// vacate moves the unit's processes to its keeper. None of them belongs to a job: each is held and
-// checked to be in the unit itself.
+// vacate moves the unit's own processes to its keeper. None of them belongs to a job: each is held,
+// and checked to be in the unit's own cgroup.
 func (h *hierarchy) vacate(unit *kernfs.FS) error {
 	pids, err := words(unit, "cgroup.procs")
 	if err != nil || len(pids) == 0 {
@@ -174,7 +174,7 @@ func (h *hierarchy) vacate(unit *kernfs.FS) error {
 	return nil
 }
 
-// vacateOne moves one process out of the unit itself.
+// vacateOne moves one process out of the unit's own cgroup.
 func (h *hierarchy) vacateOne(unit, home *kernfs.FS, pid int) error {
 	p, alive, err := holdProcess(pid, h.signal)
 	if err != nil || !alive {
@@ -191,7 +191,7 @@ func (h *hierarchy) vacateOne(unit, home *kernfs.FS, pid int) error {
 	return nil
 }
 
-// vacant fails if somebody put processes beside the jobs, since we must not move them.
+// vacant fails if somebody put processes beside the jobs, because hookhost must not move them.
 func vacant(dir *kernfs.FS) error {
 	pids, err := words(dir, "cgroup.procs")
 	if err != nil || len(pids) == 0 {

@@ -12,8 +12,9 @@ import (
 
 const defaultPrefix = "pbs_jobs"
 
-// Detect finds the node's cgroup hierarchies in the mount table of the calling process and decides
-// which are v1 and v2. It creates nothing. It fails if no suitable cgroup file system is mounted.
+// Detect finds the node's cgroup hierarchies in the mount table of the calling process and
+// determines which are v1 and v2. It creates nothing. It fails if no suitable cgroup file system is
+// mounted.
 //
 // containerd/cgroups looks only at /sys/fs/cgroup, and mistakes a node without any cgroup mount for
 // one with v1 (utils.go:54).
@@ -44,7 +45,7 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 	}
 	t := &Tree{proc: roots.Proc, signal: opt.Signal}
 	hybrid := slices.ContainsFunc(chosen, func(m Mount) bool { return !m.V2 && !m.onlyPlaces() })
-	if hybrid { // what the v2 tree lacks may be on v1
+	if hybrid { // the v1 hierarchies may have what the v2 tree lacks
 		opt.Enable, opt.EnableIfThere = nil, slices.Concat(opt.Enable, opt.EnableIfThere)
 	}
 	for _, m := range chosen {
@@ -70,8 +71,8 @@ func Detect(roots kernfs.Roots, opt Options) (*Tree, error) {
 }
 
 // stillThere returns the controllers of placing whose v1 hierarchies have a parent of jobs. Jobs
-// that began while the configuration named these controllers are still in there and must be
-// removed.
+// that began while the configuration named these controllers still have directories there that must
+// be removed.
 func stillThere(base *kernfs.FS, mounts []Mount, prefix string) []string {
 	var list []string
 	for _, m := range mounts {
@@ -91,9 +92,9 @@ func (m Mount) onlyPlaces() bool {
 const systemdHierarchy = "name=systemd"
 
 // systemdMount returns systemd's v1 hierarchy, or nil. If there is no v2 tree, jobs must be in
-// their unit there too. systemd uses this hierarchy to kill a unit. It also assigns a unit's
-// processes to controllers by it (cg_migrate_v1_controllers). So it would take away processes that
-// seem to belong to pbs_mom or a login.
+// their unit there too. systemd uses this hierarchy to kill a unit and to assign its processes to
+// controllers (cg_migrate_v1_controllers). So it would take away processes that seem to belong to
+// pbs_mom or a login.
 func systemdMount(mounts []Mount, base string) *Mount {
 	for _, m := range mounts {
 		if !m.V2 && within(m.Point, base) && slices.Contains(m.controllers, systemdHierarchy) {
@@ -145,12 +146,12 @@ func newHierarchy(base *kernfs.FS, m Mount, opt Options) (*hierarchy, error) {
 
 // systemdControllers are the controllers that systemd passes down to a unit with Delegate=yes
 // (CGROUP_MASK_V2 in systemd's basic/cgroup-util.h). systemd also enables them in the root of the
-// v2 tree. It leaves others alone.
+// v2 tree. It leaves other controllers alone.
 var systemdControllers = []string{"cpu", "cpuset", "io", "memory", "pids"}
 
-// expected returns the controllers that jobs in the v2 tree will have after Prepare. These are the
-// ones that the root passes to its children and the ones that Prepare enables there. If systemd has
-// not started the delegated unit yet, they include the ones that systemd will pass down.
+// expected returns the controllers that jobs in the v2 tree will have after Prepare: those that the
+// root passes to its children and those that Prepare enables there. If systemd has not started the
+// delegated unit yet, they include those that systemd will pass down.
 func (h *hierarchy) expected() ([]string, error) {
 	there, err := words(h.mount, "cgroup.controllers")
 	if err != nil {
@@ -176,8 +177,8 @@ func words(dir *kernfs.FS, file string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// choose picks the hierarchies to use from the mount table, only below base. If one is mounted
-// several times, the mount with the shortest path is used. Hierarchies that only place processes
+// choose picks the hierarchies to use from the mount table, but only below base. If one is mounted
+// several times, it picks the mount with the shortest path. Hierarchies that only place processes
 // come last, after the v2 tree.
 func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 	mode := opt.Mode
@@ -220,7 +221,7 @@ func choose(mounts []Mount, base string, opt Options) ([]Mount, error) {
 				c, point, base)
 		}
 	}
-	if point, ok := outside[""]; ok && len(chosen) == 0 { // beside v1 it is useful but not needed
+	if point, ok := outside[""]; ok && len(chosen) == 0 { // next to v1 hierarchies the v2 tree is useful but not needed
 		return nil, fmt.Errorf("the cgroup2 tree is mounted on %s, outside of %s: name it as the mount", point, base)
 	}
 	if len(chosen) == 0 || chosen[0].onlyPlaces() {

@@ -14,8 +14,8 @@ import (
 // events is the file that says whether a v2 cgroup has processes and whether they are frozen.
 const events = "cgroup.events"
 
-// await waits until key in d's cgroup.events has the value want. The kernel wakes it up. If ctx
-// ends first, it returns ctx's error. If the cgroup is removed, gone(err) is true.
+// await waits until key in d's cgroup.events has the value want. The kernel reports changes. If ctx
+// ends first, await returns ctx's error. If the cgroup is removed, gone(err) is true.
 func (d directory) await(ctx context.Context, key string, want uint64) error {
 	w, err := d.Watch(events)
 	if err != nil {
@@ -56,7 +56,7 @@ func (j *Job) Wait(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// v1 sends no events, but the end of a process can be awaited.
+		// v1 does not send events, but a program can wait for the end of a process.
 		processes, err := j.hold(pids[:min(len(pids), maxHeld())])
 		if err == nil {
 			processes.wait(ctx)
@@ -65,7 +65,7 @@ func (j *Job) Wait(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := sleep(ctx, time.Millisecond); err != nil { // an ended process may stay listed a moment longer
+		if err := sleep(ctx, time.Millisecond); err != nil { // a process may stay listed briefly after it has ended
 			return j.notEmpty(ctx, err)
 		}
 	}
@@ -96,8 +96,8 @@ func (t *Tree) list(pids []int) string {
 	return strings.Join(names, ", ")
 }
 
-// describe formats a process as `12 (comm) D`, where D means that the kernel holds it. A traced
-// process is `12 (comm) t, traced by 13 (comm) of uid 0`.
+// describe formats a process as `12 (comm) D`, where D means that the kernel does not release it. A
+// traced process is `12 (comm) t, traced by 13 (comm) of uid 0`.
 func (t *Tree) describe(pid int) string {
 	p, err := proc.Read(t.proc, pid)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 // Suspend stops every process of the job and waits until all have stopped. It sends no signal, and
-// no process notices. If ctx ends first, Suspend fails and names the processes that have not
-// stopped, but the job keeps freezing. A process in the kernel (state D) stops when it leaves the
-// kernel. A process that joins the job later stops when it joins. Thaw ends a suspension. Suspend
-// is idempotent.
+// the processes do not notice. If ctx ends first, Suspend fails and names the processes that have
+// not stopped, but the job keeps freezing. A process in the kernel (state D) stops when it leaves
+// the kernel. A process that joins the job later stops when it joins. Thaw ends a suspension.
+// Suspend is idempotent.
 func (j *Job) Suspend(ctx context.Context) error {
 	err := j.setFrozen(ctx, true)
 	if err == nil {
@@ -71,7 +71,7 @@ func (j *Job) writeFrozen(frozen bool) error {
 	return d.Write(freezerFile, state(frozen))
 }
 
-// freezesV2 returns the v2 directory if the kernel can freeze there, which it can since Linux 5.2.
+// freezesV2 returns the v2 directory if the kernel can freeze there (Linux 5.2 and newer).
 func (j *Job) freezesV2() (directory, bool) {
 	d, ok := j.v2()
 	if !ok {
@@ -106,9 +106,8 @@ func (d directory) awaitState(ctx context.Context, want string) error {
 	}
 }
 
-// moving describes the processes of the job that are running or in the kernel. The ones that have
-// not frozen are among them. A process frozen by v2 is shown as sleeping (S), one frozen by v1 as
-// D.
+// moving describes the processes of the job that are running or in the kernel. Those that have not
+// frozen are among them. A process frozen by v2 is shown as sleeping (S), one frozen by v1 as D.
 func (j *Job) moving() string {
 	pids, err := j.Processes()
 	if err != nil {
@@ -121,7 +120,7 @@ func (j *Job) moving() string {
 	return "not stopped: " + j.tree.list(pids)
 }
 
-// Frozen reports whether the job is frozen or about to be, no matter who asked for it. It fails
+// Frozen reports whether the job is frozen or about to be, no matter who requested it. It fails
 // with ErrUnsupported if the kernel has no freezer and with ErrNotFound if the job has no cgroup.
 func (j *Job) Frozen() (bool, error) {
 	d, ok := j.freezesV2()

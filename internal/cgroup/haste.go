@@ -14,9 +14,9 @@ const sharesOfOneCPU = 1000
 
 // Hasten gives a job that is being ended at least the cpu time of ncpus=1. It raises the job's
 // share and lifts a quota below one cpu. Processes need cpu time to die, and thousands of them with
-// ncpus=0 would wait for minutes beside a busy job. A job with more keeps what it has, since its
-// programs may continue during a grace period. A missing cgroup is not an error. Hasten is
-// idempotent.
+// ncpus=0 would wait for minutes beside a busy job. A job that already has more does not get more,
+// since its programs may continue during a grace period. A missing cgroup is not an error. Hasten
+// is idempotent.
 //
 // Apply undoes this. Kill gives a job the maximum.
 func (j *Job) Hasten() error { return j.hasten(sharesOfOneCPU, 1) }

@@ -14,7 +14,7 @@ import (
 // size has a set of files. On v2 they are hugetlb.2MB.max and hugetlb.2MB.rsvd.max, on v1
 // hugetlb.2MB.limit_in_bytes and hugetlb.2MB.rsvd.limit_in_bytes. The first counts pages in use,
 // and a process that exceeds it gets SIGBUS. The second exists since Linux 5.7. It counts reserved
-// pages and makes mmap fail, which a program can handle. Both get the same value.
+// pages and makes mmap fail, which a program can handle. Both are set to the same value.
 var hugetlbController = controller{
 	name:  "hugetlb",
 	named: hugetlbKnobs,
@@ -63,7 +63,7 @@ var hugetlbNames = map[bool]hugetlbFiles{
 	true:  {limit: "max", use: "current", none: "max"},
 }
 
-// hugetlbKnobs returns the knobs of the page sizes that some of the limits name.
+// hugetlbKnobs returns the knobs of the page sizes that any of the limits names.
 func hugetlbKnobs(v2 bool, limits ...*Limits) []knob {
 	var knobs []knob
 	for _, size := range sizesIn(limits...) {

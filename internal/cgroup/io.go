@@ -28,7 +28,7 @@ var ioController = controller{
 
 const ioMax = "io.max"
 
-// ioKnob reads io.max, and deviceKnobs write it.
+// ioKnob reads io.max, while deviceKnobs write it.
 var ioKnob = knob{file: ioMax, detail: true, set: func(l *Limits, text string) (err error) {
 	l.IO, err = parseIO(text)
 	return err
@@ -46,10 +46,10 @@ func BlockDevice(name string) (major, minor uint32, err error) {
 	return unix.Major(st.Rdev), unix.Minor(st.Rdev), nil
 }
 
-// WholeDisk fails if the block device with these numbers is a partition: io.max accepts only whole
-// disks (blkg_conf_open_bdev). dev/block also leads to partitions, which have a file named
-// partition (Documentation/ABI/stable/sysfs-block). A device that sysfs does not show counts as a
-// disk.
+// WholeDisk fails if the block device with these numbers is a partition, because io.max accepts
+// only whole disks (blkg_conf_open_bdev). dev/block also leads to partitions, which have a file
+// named partition (Documentation/ABI/stable/sysfs-block). A device that is missing in sysfs counts
+// as a disk.
 func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
 	number, err := sys.ReadFile(fmt.Sprintf("dev/block/%d:%d/partition", major, minor))
 	switch {
@@ -61,7 +61,7 @@ func WholeDisk(sys *kernfs.FS, major, minor uint32) error {
 	return nil
 }
 
-// deviceKnobs returns one knob for each device that some of the limits name.
+// deviceKnobs returns one knob for each device that any of the limits names.
 func deviceKnobs(v2 bool, limits ...*Limits) []knob {
 	if !v2 {
 		return nil
@@ -168,7 +168,7 @@ func parseIOLine(line string) (l IOLimit, err error) {
 }
 
 // holdsDevice reports whether got, the contents of io.max, has the limits that want sets for one
-// device. A device without limits is not listed.
+// device. A device without limits is not listed in io.max.
 func holdsDevice(want, got string) bool {
 	w, err := parseIOLine(want)
 	list, gerr := parseIO(got)
@@ -188,7 +188,7 @@ func checkIO(limits []IOLimit) error {
 	for i := range limits {
 		l := &limits[i]
 		for _, v := range l.values() {
-			if *v.at != nil && **v.at <= 0 { // the kernel accepts no 0 (blkg_conf, tg_set_limit)
+			if *v.at != nil && **v.at <= 0 { // the kernel does not accept 0 (blkg_conf, tg_set_limit)
 				return fmt.Errorf("%s of device %d:%d is %d, want more than 0", v.key, l.Major, l.Minor, **v.at)
 			}
 		}

@@ -31,15 +31,15 @@ import (
 // tree, which has the same processes. A job that gets no cpus (ncpus=0) has no directory in cpuset:
 // its tasks are in pbs_jobs.service/jobid there.
 
-// Job is the cgroup of one job: its directories in all hierarchies. A Job has no state except its
-// name. So any number of values, in any number of processes, may refer to the same job. A Job is
-// safe for concurrent use.
+// Job is the cgroup of one job, with its directories in all hierarchies. A Job has no state except
+// its name, so any number of values, in any number of processes, may refer to the same job. A Job
+// is safe for concurrent use.
 type Job struct {
 	tree *Tree
 	id   string
 	dirs []directory // one for each hierarchy of tree, in the same order
 
-	split bool // see WithSubgroups
+	split bool // the job has subgroups; see WithSubgroups
 }
 
 // directory is a job's directory in one hierarchy. The directory may not exist.
@@ -48,9 +48,9 @@ type directory struct {
 	h *hierarchy
 }
 
-// optional reports whether the job may have no directory d. That is so in a hierarchy with only
-// cpuset, for a job that gets no cpus. The first hierarchy is never optional, since it has the
-// job's marks.
+// optional reports whether the job may lack the directory in hierarchy i. That is true of a
+// hierarchy with only cpuset, for a job without cpus. The first hierarchy is never optional, since
+// it has the job's marks.
 func (j *Job) optional(i int) bool {
 	c := j.dirs[i].h.controllers()
 	return i > 0 && len(c) == 1 && c[0] == "cpuset" && !j.dirs[i].h.v2
@@ -81,8 +81,8 @@ func (j *Job) home() directory { return j.dirs[0] }
 // ID returns the job's id.
 func (j *Job) ID() string { return j.id }
 
-// MemoryPath returns the job's cgroup in the kernel's notation, as in /proc/PID/cgroup and in the
-// log when memory runs out. It is "" without a memory controller.
+// MemoryPath returns the job's cgroup in the kernel's notation, as used in /proc/PID/cgroup and in
+// the log when memory runs out. It is "" without a memory controller.
 func (j *Job) MemoryPath() string {
 	d, ok := j.with("memory")
 	if !ok {
@@ -96,10 +96,11 @@ func (j *Job) Exists() bool {
 	return slices.ContainsFunc(j.dirs, func(d directory) bool { return d.Exists(".") })
 }
 
-// Create creates the job's directory in every hierarchy, sets its limits and reads each one back.
-// It also creates parents that Prepare has not created. It fails with ErrExists if any of the
-// directories exists. A limit that does not take effect is ErrNotInForce, and one that is
-// impossible here is ErrUnsupported. If Create fails, it removes what it created and nothing else.
+// Create creates the job's directory in every hierarchy, sets its limits and reads each of them
+// back. It also creates parents that Prepare has not created. It fails with ErrExists if any of the
+// directories exists. If a limit does not take effect, the error is ErrNotInForce. If one is
+// impossible on this node, it is ErrUnsupported. If Create fails, it removes what it created and
+// nothing else.
 func (j *Job) Create(l Limits) (err error) {
 	l, err = j.check(l)
 	if err != nil {
@@ -167,7 +168,8 @@ func (j *Job) SetMark(name string, value []byte) error {
 	return j.found(j.home().SetXattr(".", name, value))
 }
 
-// Mark returns what SetMark stored. If there is nothing under that name, the error is unix.ENODATA.
+// Mark returns what SetMark stored. If nothing is stored under that name, the error is
+// unix.ENODATA.
 func (j *Job) Mark(name string) ([]byte, error) {
 	b, err := j.home().Xattr(".", name)
 	return b, j.found(err)
@@ -182,14 +184,14 @@ func (j *Job) found(err error) error {
 }
 
 // gone reports whether err means that a cgroup does not exist. ENODEV comes from open files of a
-// removed one.
+// removed cgroup.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// attachedMark is the extended attribute of a job's cgroup with the number of SetAttached.
+// attachedMark is the extended attribute of a job's cgroup with the number from SetAttached.
 const attachedMark = "trusted.hookhost.attached"
 
 // SetAttached stores how many processes were added to the job that MoM did not start. The number
-// has a separate mark since it changes with each of them.
+// has a separate mark because it changes with each of them.
 func (j *Job) SetAttached(n int) error {
 	return j.SetMark(attachedMark, strconv.AppendInt(nil, int64(n), 10))
 }

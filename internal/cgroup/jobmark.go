@@ -13,13 +13,13 @@ const jobMark = "trusted.hookhost.job"
 // maxJobMark is less than the kernel's limit for an attribute (XATTR_SIZE_MAX, 64 KiB).
 const maxJobMark = 60 << 10
 
-// JobMark says which job a cgroup belongs to and what the job was granted. The mark lives as long
+// JobMark says which job a cgroup belongs to and what the job was granted. The mark exists as long
 // as the cgroup, even if files are lost. A resize replaces the whole mark.
 //
-// The kernel's files say what is in force. The host keeps track of time and suspensions.
+// The kernel's files show the limits in force. The host keeps track of time and suspensions.
 type JobMark struct {
 	// Begin is the execjob_begin that created the cgroup, with the job as of the last resize.
-	// Session and kill_delay are those of its first launch.
+	// Session and kill_delay are from its first launch.
 	Begin   *hostapi.Request `json:"begin"`
 	Granted `json:"granted"`
 }
@@ -27,16 +27,16 @@ type JobMark struct {
 // Granted is what a job was given on its host by begin or by its last resize.
 type Granted struct {
 	// Limits are the job's limits as they were decided. Nil means unknown. The kernel's limits may
-	// differ, for example if it does not limit mem.
+	// differ, for example if the kernel does not limit mem.
 	Limits *Limits `json:"limits,omitempty"`
 	NCPUs  int     `json:"ncpus"`
-	// AllMem means that the job asked for no mem, and Limits.Mem is all that jobs could have at the
-	// time.
+	// AllMem means that the job requested no mem, and that Limits.Mem is all that jobs could have
+	// at the time.
 	AllMem bool `json:"all_mem,omitempty"`
 	// BegunMicros is when the job began, in microseconds of proc.SinceBoot. The kernel's log uses
 	// the same clock.
 	BegunMicros int64 `json:"begun_us,omitempty"`
-	PerTask     bool  `json:"per_task,omitempty"` // its ranks have subgroups
+	PerTask     bool  `json:"per_task,omitempty"` // the job's ranks have subgroups
 }
 
 // SetJobMark stores r with the job's cgroup and replaces an earlier mark. If the request is too

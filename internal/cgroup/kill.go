@@ -17,7 +17,7 @@ import (
 type KillResult struct {
 	Processes int            // alive when Kill began
 	Took      time.Duration  // until the last one was gone
-	Tracers   []proc.Process // tracers of the job's owner that had to be killed too
+	Tracers   []proc.Process // tracers of the job's owner that were killed too
 }
 
 // Notes returns a line about each killed tracer, for the log and the job's report.
@@ -36,8 +36,8 @@ func (r KillResult) Notes() []string {
 // ErrNotEmpty and names the remaining processes. State D means that the kernel does not release a
 // process. The result is valid even with an error.
 //
-// A tracer outside the job may keep a process from ending. If the tracer belongs to the job's owner
-// according to the job's mark, it is killed too. Others are left alone.
+// A tracer outside the job may prevent a process from ending. If the tracer belongs to the job's
+// owner according to the job's mark, it is killed too. Others are left alone.
 //
 // Before the signal, the job gets the greatest cpu share, and its quota is lifted. Both are
 // permanent, since after SIGKILL the job only dies.
@@ -73,7 +73,7 @@ func (j *Job) kill(ctx context.Context, r *KillResult) error {
 	return j.killEach(ctx, r)
 }
 
-// killTracers kills tracers that keep the job's processes from ending, one round after these got
+// killTracers kills tracers that prevent the job's processes from ending, one round after these got
 // SIGKILL.
 func (j *Job) killTracers(r *KillResult) error {
 	pids, err := j.Processes()
@@ -94,12 +94,12 @@ func (j *Job) killTracers(r *KillResult) error {
 }
 
 // killRound is the time after which the kill is repeated, because a process may have been attached
-// meanwhile. Uninterruptible processes cost only one wake-up per round.
+// meanwhile. Each uninterruptible process costs only one wake-up per round.
 const killRound = time.Second
 
-// killTree kills everything in the v2 tree with cgroup.kill (Linux 5.14), which forks cannot
-// escape. On older kernels it does nothing. A process frozen by v1 gets the signal only when it is
-// thawed, no matter who froze it.
+// killTree kills everything in the v2 tree with cgroup.kill (Linux 5.14), which processes cannot
+// escape by forking. On older kernels it does nothing. A process frozen by v1 gets the signal only
+// when it is thawed, no matter who froze it.
 func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 	for {
 		err := d.Write("cgroup.kill", "1")
@@ -129,8 +129,9 @@ func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 	}
 }
 
-// killEach kills processes one by one until the lists are empty. A frozen job cannot fork faster
-// than that. Processes frozen by v1 die when they are thawed.
+// killEach kills processes one by one until the lists are empty. A job with several processes is
+// frozen meanwhile, so that it cannot fork faster than it is killed. Processes frozen by v1 die
+// when they are thawed.
 func (j *Job) killEach(ctx context.Context, r *KillResult) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		pids, err := j.Processes()
@@ -154,9 +155,9 @@ func (j *Job) killEach(ctx context.Context, r *KillResult) error {
 func (j *Job) killSome(ctx context.Context, pids []int) error {
 	round, cancel := context.WithTimeout(ctx, killRound)
 	defer cancel()
-	if len(pids) > 1 { // a single process that forks has two in the next round
+	if len(pids) > 1 { // a single process that forks results in two in the next round
 		freeze, cancel := context.WithTimeout(round, killRound/10)
-		_ = j.setFrozen(freeze, true) // this only helps and may fail
+		_ = j.setFrozen(freeze, true) // freezing only helps, so it may fail
 		cancel()
 	}
 	inside, err := j.Processes()

@@ -1,5 +1,6 @@
-// Package cgrouptest has the kernel do for jobs what it does for the cgroup hook, by system calls
-// alone. Benchmarks have that beside them: nothing that uses the kernel so can be faster.
+// Package cgrouptest makes the kernel do the same work for jobs as the cgroup hook does, but with
+// system calls alone. Benchmarks compare the hook with that, because no program that uses the
+// kernel this way can be faster.
 package cgrouptest
 
 import (
@@ -12,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Floor is the kernel's part of jobs. Several goroutines may use a Floor, each for jobs of its own.
+// Floor is the part of a job's cost that is the kernel's. Several goroutines may use a Floor, each
+// for different jobs.
 type Floor struct {
-	parents  []string // of the jobs' directories, one in each hierarchy
+	parents  []string // of the jobs' directories, one for each hierarchy
 	limits   []setting
 	counters []setting // without text
 	marks    map[string][]byte
@@ -26,7 +28,7 @@ type setting struct {
 	file, text string
 }
 
-// limits are the files that the hook may write, v1 and v2, in the order of the writes.
+// limits are the files that the hook may write, of v1 and v2, in the order of the writes.
 var limits = []string{
 	"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes",
 	"memory.max", "memory.swap.max", "cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.weight",
@@ -45,8 +47,8 @@ var counters = []string{
 	"cpu.pressure", "memory.pressure", "io.pressure",
 }
 
-// NewFloor learns from a job that is begun where its directories are, what its limits are and how
-// long its marks. An example is 12.srv in the unit pbs_jobs.service.
+// NewFloor finds out from a job that has begun where its directories are, what its limits are and
+// how long its marks are. An example is 12.srv in the unit pbs_jobs.service.
 func NewFloor(unit, id string) (*Floor, error) {
 	f := &Floor{marks: map[string][]byte{}}
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
@@ -88,7 +90,7 @@ func isLimit(text string) bool {
 	return text != "" && text != "-1" && text != endless && !strings.HasPrefix(text, "max")
 }
 
-// addMarks notes the marks of a job's directory. They are those of one hierarchy.
+// addMarks notes the marks of a job's directory. Only the directory in one hierarchy has marks.
 func (f *Floor) addMarks(dir string) error {
 	b := make([]byte, 64<<10)
 	n, err := unix.Listxattr(dir, b)
@@ -133,7 +135,7 @@ func (f *Floor) Begin(id string) error {
 	return nil
 }
 
-// home is the hierarchy of the marks, that of memory.
+// home is the index of the hierarchy with the marks, which is memory's.
 func (f *Floor) home() int {
 	for _, s := range f.limits {
 		if strings.HasPrefix(s.file, "memory.") {
@@ -159,7 +161,7 @@ func (f *Floor) Measure(id string) error {
 	return nil
 }
 
-// End removes a job's directories, all that it can.
+// End removes as many of a job's directories as it can.
 func (f *Floor) End(id string) error {
 	var errs []error
 	for _, parent := range f.parents {
@@ -171,7 +173,7 @@ func (f *Floor) End(id string) error {
 	return errors.Join(errs...)
 }
 
-// Cycle is the whole of a job. The job's directories are removed whatever fails.
+// Cycle runs through a job's whole life. It removes the job's directories even if a step fails.
 func (f *Floor) Cycle(id string) error {
 	err := f.Begin(id)
 	if err == nil {
@@ -180,7 +182,8 @@ func (f *Floor) Cycle(id string) error {
 	return errors.Join(err, f.End(id))
 }
 
-// uninterrupted repeats a system call that a signal, such as the runtime's, has interrupted.
+// uninterrupted repeats a system call if a signal has interrupted it, such as one of the Go
+// runtime.
 func uninterrupted(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -199,8 +202,8 @@ func read(file string) error {
 	return uninterrupted(func() error { _, err := unix.Read(fd, text[:]); return err })
 }
 
-// write writes a limit. A signal, such as the runtime's, interrupts a write of one of memory
-// (mem_cgroup_resize_max).
+// write writes a limit. A signal, such as one of the Go runtime, can interrupt writing a memory
+// limit (mem_cgroup_resize_max).
 func write(file, text string) error {
 	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Row reports how long something took beside its floor, in turns with it, and prints that as a row
-// of the table of docs/performance.md.
+// Row reports how long something took compared with its floor, measured alternately. It prints that
+// as a row of the table in docs/performance.md.
 func Row(b *testing.B, what string, ours, floor []time.Duration, goal string) {
 	b.Helper()
 	slices.Sort(ours)
@@ -22,7 +22,7 @@ func Row(b *testing.B, what string, ours, floor []time.Duration, goal string) {
 	fmt.Printf("\n| %s | %s | %s | %.1f | %s |\n", what, spread(ours), spread(floor), ratio, goal)
 }
 
-// Line prints a row of what has no ratio.
+// Line prints a row for a figure without a ratio.
 func Line(b *testing.B, what, figure, limit, goal string) {
 	b.Helper()
 	fmt.Printf("\n| %s | %s | %s | – | %s |\n", what, figure, limit, goal)
@@ -43,10 +43,11 @@ func Median(d []time.Duration) time.Duration { return median(slices.Sorted(slice
 
 func median(sorted []time.Duration) time.Duration { return sorted[(len(sorted)-1)/2] }
 
-// percentile returns what 99 % are no longer than.
+// percentile returns the duration that 99 % do not exceed.
 func percentile(sorted []time.Duration) time.Duration { return sorted[(99*len(sorted)+99)/100-1] }
 
-// spread is a distribution as text: median, 99 % of a hundred at least, the least and the most.
+// spread describes a distribution: median, 99 % if there are at least a hundred, least and
+// greatest.
 func spread(sorted []time.Duration) string {
 	text := fmt.Sprintf("%.2f", milliseconds(median(sorted)))
 	if len(sorted) >= 100 {
