@@ -149,9 +149,9 @@ func newHierarchy(base *kernfs.FS, m Mount, opt Options) (*hierarchy, error) {
 // v2 tree. It leaves other controllers alone.
 var systemdControllers = []string{"cpu", "cpuset", "io", "memory", "pids"}
 
-// expected returns the controllers that jobs in the v2 tree will have after Prepare: those that the
-// root passes to its children and those that Prepare enables there. If systemd has not started the
-// delegated unit yet, they include those that systemd will pass down.
+// expected returns the controllers that jobs in the v2 tree will have after Prepare. These are
+// those that the root passes to its children and those that Prepare enables there. If systemd has
+// not started the delegated unit yet, they include those that systemd will pass down.
 func (h *hierarchy) expected() ([]string, error) {
 	there, err := words(h.mount, "cgroup.controllers")
 	if err != nil {

@@ -14,27 +14,28 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// knob is a row of a controller's table: an interface file and the limit in it.
+// knob is a row of a controller's table: an interface file and the limit that it contains.
 type knob struct {
 	file     string
 	format   format
 	optional bool   // the kernel may lack the file
-	detail   bool   // skipped if Limits is asked for certain controllers only
+	detail   bool   // skipped if Limits is called for certain controllers only
 	shown    string // the file to read back, if different
 	use      string // the file of current use: the kernel refuses a limit below it (EBUSY)
 	none     string // the value that removes the limit; "" means that it stays
 	// falling is the position, from 1, of a write that lowers the limit. Such writes come after all
-	// others of the hierarchy, and writes that raise the limit come first. With 0 the order of the
-	// table applies.
+	// others of the hierarchy, and writes that raise the limit come before them. With 0 the order
+	// of the table applies.
 	falling int
-	// bound marks a limit that must stay consistent with another one (EINVAL). Plans respect that.
-	// So EINVAL means that somebody else has changed the other limit since the plan was made.
+	// bound marks a limit that must stay consistent with another one (otherwise EINVAL). Plans
+	// respect that. So EINVAL means that somebody has changed the other limit since the plan was
+	// made.
 	bound bool
 
 	get func(*Limits) string        // the value to write; "" for no limit; nil for a read-only file
 	set func(*Limits, string) error // the reverse, for the kernel's text; nil for a write-only file
-	// lower writes a value that may be below what the job uses. If it is nil, the value is simply
-	// written.
+	// lower writes a value that may be below what the job uses. If lower is nil, the value is
+	// simply written.
 	lower func(d directory, value string) error
 }
 
@@ -63,7 +64,7 @@ func (j *Job) plan(from *Limits, to Limits) []write {
 	return j.planOf(controllerNames(), from, to)
 }
 
-// planOf is plan for the limits of some controllers.
+// planOf is like plan, but only for the limits of some controllers.
 func (j *Job) planOf(names []string, from *Limits, to Limits) []write {
 	var list []write
 	for _, h := range j.tree.hierarchies {
@@ -74,8 +75,8 @@ func (j *Job) planOf(names []string, from *Limits, to Limits) []write {
 	return list
 }
 
-// plan lists the writes of one hierarchy. Limits are raised first and lowered last. So the job can
-// always use at least as much as under the smaller of the two sets of limits.
+// plan lists the writes of one hierarchy. It raises limits first and lowers them last. So the job
+// can always use at least as much as under the lower of the two sets.
 func plan(v2 bool, names []string, from, to *Limits) []write {
 	var list []write
 	for _, c := range controllers {
@@ -133,8 +134,8 @@ func writes(controller string, knobs []knob, from, to *Limits) []write {
 	return list
 }
 
-// apply carries out a plan and reads each value back. It stops at the first error. done is how many
-// writes may have changed something.
+// apply carries out a plan and reads each value back. It stops at the first error. done is the
+// number of writes that may have changed something.
 func (j *Job) apply(plan []write) (done int, err error) {
 	for i, w := range plan {
 		d, _ := j.with(w.Controller)
@@ -201,7 +202,7 @@ type format int
 
 const (
 	asWritten format = iota
-	asSize           // bytes, rounded down to pages; "max" and values from unlimited up mean no limit
+	asSize           // bytes, rounded down to whole pages; "max" and values of unlimited and more mean no limit
 	asSet            // ids, in the list format
 	asDevice         // a device's line of a nested keyed file
 )
@@ -210,7 +211,7 @@ const (
 // bytes, rounded down to whole pages, including huge ones of up to 16 GiB.
 const unlimited = math.MaxInt64 - 1<<35
 
-// holds reports whether the kernel's value got fulfils want.
+// holds reports whether the kernel's value got is what want asks for.
 func (f format) holds(want, got string) bool {
 	switch f {
 	case asSize:

@@ -9,11 +9,11 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Limits is what a job may use. The zero value limits nothing.
+// Limits is what a job may use. The zero value does not limit anything.
 type Limits struct {
 	// Mem limits memory, in bytes, including page cache and kernel memory. The kernel rounds it
-	// down to whole pages. On v1 it limits buffers of TCP and UDP separately from the rest. nil: no
-	// limit.
+	// down to whole pages. On v1 it separately limits the buffers of TCP and UDP to the same
+	// amount. nil: no limit.
 	Mem *int64 `json:"mem,omitempty"`
 	// MemSwap limits memory and swap together (PBS's vmem), in bytes. It must not be below Mem, and
 	// replaces it if Mem is nil. A node that does not account swap (Has("memsw") is false) ignores
@@ -24,39 +24,40 @@ type Limits struct {
 	CPUs kernfs.IDSet `json:"cpus"`
 	Mems kernfs.IDSet `json:"mems"`
 	// CPUShares is the weight when cpus are contended, on v1's scale, where 1024 is the default.
-	// Values outside of 2 to 262144 are moved to the nearest bound. v2's cpu.weight is derived from
-	// it. 0 leaves it unchanged.
+	// Values outside 2 to 262144 are set to the nearest bound. v2's cpu.weight is derived from it.
+	// 0 leaves it unchanged.
 	CPUShares uint64 `json:"cpu_shares,omitempty"`
-	// Quota is the cpu time that the job may use in each Period, over all cpus. Quota 0: no limit.
-	// Period 0: 100 ms.
+	// Quota is the cpu time that the job may use in each Period, summed over all cpus. Quota 0: no
+	// limit. Period 0: 100 ms.
 	Quota  time.Duration `json:"quota,omitempty"`
 	Period time.Duration `json:"period,omitempty"`
-	// Pids limits the number of tasks, including threads. If there are more already, they continue,
-	// but none can fork. nil: no limit.
+	// Pids limits the number of tasks, including threads. If there are already more, they continue
+	// but cannot fork. nil: no limit.
 	Pids *int64 `json:"pids,omitempty"`
 	// MemHigh is the memory in bytes above which the kernel throttles the job and reclaims its
 	// memory (v2's memory.high; not on v1). nil: off.
 	MemHigh *int64 `json:"mem_high,omitempty"`
 	// MemSoft is the memory in bytes that the job keeps when the node runs out of memory. Memory
-	// beyond it is reclaimed first. It is memory.soft_limit_in_bytes on v1 and memory.low on v2,
+	// beyond that is reclaimed first. It is memory.soft_limit_in_bytes on v1 and memory.low on v2;
 	// see memory_soft.go. nil: none.
 	MemSoft *int64 `json:"mem_soft,omitempty"`
 	// OOMGroup decides whether an out-of-memory kill kills the whole job (v2's memory.oom.group).
-	// v1 and kernels before Linux 4.19 ignore it. A new job has false. nil leaves it unchanged.
+	// v1 and kernels before Linux 4.19 ignore it. A new job starts with false. nil leaves it
+	// unchanged.
 	OOMGroup *bool `json:"oom_group,omitempty"`
 	// Hugetlb limits huge pages, both used and reserved, in bytes by page size in bytes. The kernel
-	// rounds down to whole pages. A page size that is not named is not limited. One that the kernel
-	// does not have is ErrUnsupported.
+	// rounds down to whole pages. Page sizes that are not named are not limited. For one that the
+	// kernel does not have, the error is ErrUnsupported.
 	Hugetlb map[int64]int64 `json:"hugetlb,omitempty"`
-	// IO limits the job's use of block devices (v2's io.max; not on v1). A device that is not named
-	// is not limited.
+	// IO limits the job's use of block devices (v2's io.max; not on v1). Devices that are not named
+	// are not limited.
 	IO []IOLimit `json:"io,omitempty"`
 	// Swappiness is v1's memory.swappiness, 0 to 200. v2 ignores it. nil leaves it unchanged.
 	Swappiness *int `json:"swappiness,omitempty"`
 	// MemHardwall and SpreadPage are the flags cpuset.mem_hardwall and cpuset.memory_spread_page of
-	// v1 (cgroup-v1/cpusets.rst), for a job with CPUs. The first keeps its kernel memory on Mems
-	// too, and the second spreads its page cache over them. v2 ignores both. If a new job has
-	// false, the kernel's default stays.
+	// v1 (cgroup-v1/cpusets.rst), for a job with CPUs. The first keeps the job's kernel memory on
+	// Mems too, and the second spreads its page cache over them. v2 ignores both. If a new job has
+	// false, the kernel's default applies.
 	MemHardwall bool `json:"mem_hardwall,omitempty"`
 	SpreadPage  bool `json:"spread_page,omitempty"`
 }
@@ -68,7 +69,7 @@ type IOLimit struct {
 	ReadBytes, WriteBytes, ReadOps, WriteOps *int64
 }
 
-// check fills in what follows from the other limits, and rejects what cannot be set here.
+// check adds limits that follow from the others, and rejects those that cannot be set on this node.
 // ErrUnsupported names what is missing.
 func (j *Job) check(l Limits) (Limits, error) {
 	for _, c := range controllers {
@@ -85,7 +86,7 @@ func (j *Job) check(l Limits) (Limits, error) {
 	return l, nil
 }
 
-// lack says where a missing controller would have to come from.
+// lack explains where a missing controller could be found.
 func (t *Tree) lack() string {
 	if t.mode == ModeV2 {
 		return "in " + t.v2.mount.Path("cgroup.subtree_control")
@@ -93,9 +94,9 @@ func (t *Tree) lack() string {
 	return "is mounted"
 }
 
-// Limits returns the limits in force, as the kernel shows them. With names, it returns only the
-// resources of these controllers that jobs divide among themselves: memory and swap, cpus, NUMA
-// nodes, tasks, huge pages. It fails with ErrNotFound if the job has no cgroup.
+// Limits returns the limits in force, as the kernel shows them. If names are given, it returns only
+// what jobs divide among themselves of these controllers: memory and swap, cpus, NUMA nodes, tasks,
+// huge pages. It fails with ErrNotFound if the job has no cgroup.
 func (j *Job) Limits(names ...string) (Limits, error) {
 	var l Limits
 	found := false
@@ -115,7 +116,7 @@ func (j *Job) Limits(names ...string) (Limits, error) {
 				continue
 			}
 			err := d.readKnob(&k, &l)
-			if gone(err) && i == 0 && !k.optional { // then the others are missing too: the job has no cpuset
+			if gone(err) && i == 0 && !k.optional { // the other files are missing too, because the job has no cpuset
 				break
 			}
 			found = found || err == nil

@@ -14,14 +14,16 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// lockFile is the file of the jobs' parent directory that is locked. Any process that can open a
+// lockFile is the file in the jobs' parent directory that is locked. Any process that can open a
 // file can lock it, and everybody can open a directory of cgroupfs. So Prepare restricts this file
-// to root (0600), and Lock does it if Prepare has not run.
+// to root (0600), and Lock does so if Prepare has not run.
 //
-// Every hierarchy has the file, the directory contains no processes, and only root can write to the
-// file anyway. When users move processes inside of directories delegated to them, the kernel checks
-// files further down. The mode lasts as long as the directory. A process could open the file after
-// the directory is created but before the mode changes, and keep it open. But then there is no job
+// The restriction does no harm. Every hierarchy has the file, the directory contains no processes,
+// and only root can write to the file anyway. When users move processes inside directories
+// delegated to them, the kernel checks files further down.
+//
+// The mode lasts as long as the directory. A process could open the file after the directory is
+// created but before the mode changes, and keep the file open. But at that time there is no job
 // yet.
 const lockFile = "cgroup.procs"
 
@@ -47,8 +49,8 @@ func rootOnly(fd int) error {
 }
 
 // Lock locks the tree for one caller, in this process or another. It uses flock(2) on a file of the
-// jobs' parent directory in the first hierarchy. Only root can open that file, and the lock ends
-// with its process. Lock fails if ctx ends first.
+// jobs' parent directory in the first hierarchy. Only root can open that file, and the lock is
+// released when its process ends. Lock fails if ctx ends first.
 func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 	h := t.hierarchies[0]
 	l, err := h.openLock()
@@ -65,7 +67,7 @@ func (t *Tree) Lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock cgroups: flock %s: %w", h.jobs.Path(lockFile), err)
 	}
 	return func() {
-		unix.Flock(int(l.Fd()), unix.LOCK_UN) // a child between fork and exec has the descriptor too
+		unix.Flock(int(l.Fd()), unix.LOCK_UN) // a child between fork and exec has a copy of the descriptor
 		l.Close()
 	}, nil
 }

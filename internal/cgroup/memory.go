@@ -6,7 +6,7 @@ import (
 )
 
 // memoryController limits and counts memory (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
-// Whatever does not fit into a table is in memory_*.go.
+// memory_*.go have what does not fit into a table.
 var memoryController = controller{
 	name: "memory",
 	v1: []knob{
@@ -47,7 +47,8 @@ var memoryController = controller{
 			falling: 1, lower: directory.lowerMemoryMax,
 		}, limitOfMem),
 		{
-			// The limit of swap is lowered last, so that memory can still be swapped out.
+			// The limit of swap is lowered last, so that memory can still be swapped out until
+			// then.
 			file: swapMax, format: asSize, none: "max", optional: true, falling: 2,
 			get: func(l *Limits) string {
 				if l.MemSwap == nil || l.Mem == nil {
@@ -211,7 +212,7 @@ func (r *reader) readMemoryV2(u *Usage) {
 }
 
 // oomKills returns how many processes the kernel has killed in the directory and below. It is nil
-// if this kernel does not count them. On v1 a kill counts only in the victim's cgroup.
+// if this kernel does not count them. On v1 a kill counts only in the victim's own cgroup.
 func (r *reader) oomKills() *int64 {
 	if r.dir.h.v2 {
 		return field(r.keyed(memoryEvents), "oom_kill")

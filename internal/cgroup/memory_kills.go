@@ -25,11 +25,11 @@ func (w *watcher) listen(ctx context.Context) {
 	}
 }
 
-// eventPause is the pause after each event. A job at its limit causes events all the time.
+// eventPause is the pause after each event. A job at its limit causes events continuously.
 const eventPause = 40 * time.Millisecond
 
-// listenV2 reads memory.events at once and whenever it changes. It changes when a limit is hit,
-// too.
+// listenV2 reads memory.events immediately and whenever it changes. It also changes when a limit is
+// hit.
 func (w *watcher) listenV2(ctx context.Context) error {
 	f, err := w.dir.Watch(memoryEvents)
 	if err != nil {
@@ -60,12 +60,12 @@ func (w *watcher) listenV2(ctx context.Context) error {
 }
 
 // registerAfter is when v1 is asked for events. That takes the kernel an RCU grace period, about 8
-// ms, in which the cgroup cannot be removed. A job that ends right away is spared that.
+// ms, in which the cgroup cannot be removed. A job that ends immediately is spared that.
 const registerAfter = 100 * time.Millisecond
 
-// listenV1 has the kernel send an event when memory runs out (cgroup-v1/memory.rst, section 10). It
-// sends one before it chooses the victim, so the samples after it count the kills. It sends a last
-// one when the cgroup is removed.
+// listenV1 makes the kernel send an event when memory runs out (cgroup-v1/memory.rst, section 10).
+// The kernel sends it before it chooses the victim, so samples taken afterwards count the kills. It
+// sends a last event when the cgroup is removed.
 func (w *watcher) listenV1(ctx context.Context) error {
 	if err := sleep(ctx, registerAfter); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (w *watcher) listenV1(ctx context.Context) error {
 		return fmt.Errorf("eventfd: %w", err)
 	}
 	event := os.NewFile(uintptr(fd), "eventfd")
-	defer event.Close() // which ends the registration
+	defer event.Close() // this ends the registration
 	stop := context.AfterFunc(ctx, func() { event.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	f, err := w.dir.OpenFile("memory.oom_control", os.O_RDONLY)

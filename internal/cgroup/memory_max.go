@@ -15,18 +15,18 @@ import (
 const (
 	reclaimFile  = "memory.reclaim" // since Linux 5.19
 	reclaimStep  = 256 << 20
-	reclaimTime  = 5 * time.Second // for a job to give memory back
+	reclaimTime  = 5 * time.Second // how long a job has to give memory back
 	reclaimPause = 50 * time.Millisecond
 )
 
-// setAside is what the cpus may have charged in advance: MEMCG_CHARGE_BATCH pages each
+// setAside is the memory that the cpus may have charged in advance: MEMCG_CHARGE_BATCH pages each
 // (mm/memcontrol.c).
 var setAside = int64(64 * os.Getpagesize() * runtime.NumCPU())
 
 // lowerMemoryMax writes a memory.max that may be below what the job uses. The kernel accepts any
-// value, and kills if reclaim is not enough (memory_max_write). So memory is reclaimed first. If
-// that is not enough, the old limit stays and the error is ErrInUse. A job that grows at the same
-// moment may be killed.
+// value, and kills processes if reclaim is not enough (memory_max_write). So memory is reclaimed
+// first. If that is not enough, the old limit stays and the error is ErrInUse. A process may still
+// be killed if the job grows at the same moment.
 func (d directory) lowerMemoryMax(value string) error {
 	limit, err := parseBytes(value)
 	if err == nil && limit != nil {

@@ -11,7 +11,7 @@ import (
 // memorySample is a sample of a job's memory, in bytes.
 type memorySample struct {
 	anon, shmem, file int64
-	faults            *int64 // major ones
+	faults            *int64 // major page faults
 }
 
 func (s *memorySample) used() int64 { return s.anon + s.shmem }
@@ -24,18 +24,18 @@ func (r *reader) sample() *memorySample {
 		return nil
 	}
 	s := &memorySample{anon: int64(m[f.anon]), shmem: int64(m[f.shmem]), faults: field(m, f.faults)}
-	s.file = max(0, int64(m[f.file])-s.shmem) // page cache counts shared memory
+	s.file = max(0, int64(m[f.file])-s.shmem) // the kernel's page cache includes shared memory
 	return s
 }
 
-// peak holds the greatest values of all samples of a job, in bytes. It never falls.
+// peak holds the greatest values of all samples of a job, in bytes. It never decreases.
 type peak struct {
 	used int64 // anonymous and shared memory
 	all  int64 // all memory, page cache included; 0 if the kernel records that peak itself
 }
 
-// peakMark is the extended attribute of the job's memory directory with its peak, so that a new
-// process continues from there.
+// peakMark is the extended attribute of the job's memory directory that stores its peak, so that a
+// new process continues from there.
 const peakMark = "trusted.hookhost.mem_peak"
 
 func (p peak) String() string { return fmt.Sprintf("%d %d", p.used, p.all) }
@@ -50,7 +50,7 @@ func parsePeak(text string) (peak, error) {
 	return peak{int64(n), int64(m)}, nil
 }
 
-// loadPeak returns the peak in d's mark. It is false if there is none.
+// loadPeak returns the peak in d's mark. The result is false if there is none.
 func (d directory) loadPeak() (peak, bool) {
 	b, err := d.Xattr(".", peakMark)
 	if err != nil {
@@ -60,7 +60,8 @@ func (d directory) loadPeak() (peak, bool) {
 	return p, err == nil
 }
 
-// raisePeak raises the peak in d's mark to p where p is greater, and returns the result.
+// raisePeak raises each value of the peak in d's mark to that of p if p's is greater, and returns
+// the result.
 func (d directory) raisePeak(p peak) (peak, error) {
 	d.h.peaks.Lock()
 	defer d.h.peaks.Unlock()
@@ -88,7 +89,7 @@ func (j *Job) NoteMemPeak() error {
 	return j.found(err)
 }
 
-// readPeaks sets the peaks. Without a sample, only the kernel knows one.
+// readPeaks sets the peaks. Before the first sample only the kernel's own peak is known.
 func (r *reader) readPeaks(u *Usage) {
 	f := r.dir.memory()
 	u.CgroupPeak = r.number(f.peak)

@@ -9,17 +9,18 @@ import (
 
 // v1's soft limit applies when the node itself runs out of memory. The kernel first reclaims from
 // the cgroups that exceed their soft limits the most (mem_cgroup_soft_limit_reclaim in
-// mm/memcontrol-v1.c). It reclaims from cgroups below their soft limits only if that is not enough.
+// mm/memcontrol-v1.c). If that is not enough, it also reclaims from cgroups below their soft
+// limits.
 //
-// v2's memory.low does the same (cgroup-v2.rst, "Memory Interface Files"). Memory of a cgroup up to
+// v2's memory.low does the same (cgroup-v2.rst, "Memory Interface Files"). A cgroup's memory up to
 // memory.low is reclaimed only when nothing else is left. "Issues with v1" in that document names
 // it as the successor. memory.high is different: it throttles a job even if there is enough memory.
 //
 // A job is protected only as far as its parents are (effective_protection in mm/page_counter.c). So
-// the parents get the sum of all jobs, and no more. With the mount option memory_recursiveprot,
-// jobs that exceed theirs would get any surplus of a parent.
+// the parents get the sum of all jobs. They do not get more: with the mount option
+// memory_recursiveprot, jobs that exceed their own amount would get any surplus of a parent.
 
-// protectStill calls protect if an earlier process has left protection in place.
+// protectStill calls protect if an earlier process left protection in place.
 func (t *Tree) protectStill() error {
 	if h := t.with("memory"); h == nil || !h.v2 {
 		return nil
@@ -30,8 +31,8 @@ func (t *Tree) protectStill() error {
 }
 
 // protect gives the parents of all jobs the sum of the jobs' memory.low. It is idempotent. When
-// systemd applies its settings to the unit again, it overwrites the unit's file. The next begin or
-// end of a job corrects it.
+// systemd reapplies its settings to the unit, it overwrites the unit's file. The next begin or end
+// of a job corrects that.
 func (t *Tree) protect() error {
 	h := t.with("memory")
 	if h == nil || !h.v2 {

@@ -12,15 +12,17 @@ import (
 
 // Watch samples the job's memory until ctx ends or the cgroup is gone, and then returns nil. It
 // stores the greatest sum of anonymous and shared memory with the cgroup, where Usage reports it as
-// MemPeak. onMemory gets that sum in bytes at each sample, after it was stored, and returns the
-// longest pause until the next one. nil means SamplePause. onOOM gets the number of processes that
-// the kernel has killed so far, including earlier ones, whenever Watch sees more of them. Watch
-// fails with ErrUnsupported if there is no memory controller. One watcher per job is enough, but a
-// second one does no harm.
+// MemPeak.
 //
-// The tree's beat takes the samples and calls onMemory, which must not block. When watching begins
-// and when the kernel announces that memory ran out, the first pauses are shorter: 10 milliseconds,
-// and twice as long each time. A kill is noticed within 100 milliseconds.
+// At each sample, onMemory gets that sum in bytes after it was stored, and returns the longest
+// pause until the next one. A nil onMemory means SamplePause. onOOM gets the number of processes
+// that the kernel has killed so far, including earlier ones, whenever Watch sees more of them.
+// Watch fails with ErrUnsupported if there is no memory controller. One watcher per job is enough,
+// but a second one does no harm.
+//
+// The tree's beat takes the samples and calls onMemory, which must not block. The first pauses are
+// shorter when watching begins and when the kernel announces that memory ran out. They start at 10
+// milliseconds and double each time. A kill is noticed within 100 milliseconds.
 func (j *Job) Watch(ctx context.Context, onOOM func(int64), onMemory func(int64) time.Duration) error {
 	d, ok := j.with("memory")
 	if !ok {
@@ -67,10 +69,10 @@ type watcher struct {
 	dir    directory
 	entry  *sample.Entry
 	memory func(int64) time.Duration // onMemory, never nil
-	kills  chan int64                // the newest number not yet passed to onOOM; holds one
-	ended  chan error                // holds one
+	kills  chan int64                // the newest number not yet passed to onOOM; has room for one
+	ended  chan error                // has room for one
 
-	mu       sync.Mutex // guards the next fields, which the listener writes
+	mu       sync.Mutex // guards the next fields, which the listener also writes
 	pause    time.Duration
 	reported int64 // the kills reported so far
 
@@ -88,7 +90,7 @@ func newWatcher(d directory, onMemory func(int64) time.Duration) *watcher {
 	}
 }
 
-// burst takes a sample at once, and the next ones after short pauses.
+// burst takes a sample immediately, and the next ones after short pauses.
 func (w *watcher) burst() {
 	w.mu.Lock()
 	w.pause = shortestPause
@@ -100,7 +102,7 @@ func (w *watcher) burst() {
 func (w *watcher) Sample() sample.Next {
 	used, err := w.sample()
 	if err != nil {
-		if used > 0 { // only the mark could not be written
+		if used > 0 { // only writing the mark failed
 			w.memory(used)
 		}
 		w.end(err)

@@ -21,11 +21,11 @@ type Reading struct {
 	RSS, Cache float64 // current bytes: anonymous and shared memory, page cache of files
 	Pids       float64 // current tasks, including threads
 
-	// ReadBytes and WriteBytes are totals of block devices. If a device is on top of another, such
-	// as a logical volume, both count, and the bytes appear twice.
+	// ReadBytes and WriteBytes are totals over all block devices. If a device is on top of another,
+	// such as a logical volume, both count, so the bytes appear twice.
 	ReadBytes, WriteBytes float64
 
-	// The pressures are the total seconds in which some task waited (accounting/psi.rst).
+	// The pressures are the total seconds in which any task waited (accounting/psi.rst).
 	CPUPressure, MemoryPressure, IOPressure float64
 }
 
@@ -35,10 +35,10 @@ var nothing = func() Reading {
 	return Reading{n, n, n, n, n, n, n, n, n}
 }()
 
-// Meter reads a job's counters repeatedly. It keeps the files open, and a reading allocates
-// nothing. Only one goroutine may use a Meter at a time.
+// Meter reads a job's counters repeatedly. It keeps the files open, and a reading does not allocate
+// memory. Only one goroutine may use a Meter at a time.
 //
-// Stat of containerd/cgroups reads every file and has 0 for a missing counter.
+// Stat of containerd/cgroups reads every file and returns 0 for a missing counter.
 type Meter struct {
 	job   *Job
 	files []meterFile
@@ -51,7 +51,7 @@ type meterFile struct {
 	parse func(text []byte) error
 }
 
-// Meter returns a meter of the job. It does not touch any file.
+// Meter returns a meter of the job. It does not access any file.
 func (j *Job) Meter() *Meter {
 	m := &Meter{job: j}
 	if d, ok := j.with("memory"); ok {
@@ -97,7 +97,7 @@ func (m *Meter) Read() (Reading, error) {
 		switch err := m.files[i].View(m.files[i].parse); {
 		case err == nil:
 			found = true
-		case gone(err), errors.Is(err, unix.EOPNOTSUPP): // the latter with psi=0 on older kernels
+		case gone(err), errors.Is(err, unix.EOPNOTSUPP): // EOPNOTSUPP with psi=0 on older kernels
 			m.files[i].Reader, missing = nil, true
 		default:
 			errs = append(errs, err)
@@ -115,7 +115,7 @@ func (m *Meter) Read() (Reading, error) {
 	return m.now, nil
 }
 
-// Close closes the files until the next reading.
+// Close closes the files. The next reading opens them again.
 func (m *Meter) Close() error {
 	var errs []error
 	for _, f := range m.files {
@@ -142,7 +142,7 @@ func (m *Meter) memory(f *memoryFiles, text []byte) error {
 	m.now.RSS, m.now.Cache = anon, file
 	if !math.IsNaN(shmem) { // v1 before Linux 4.13 does not count it
 		m.now.RSS += shmem
-		m.now.Cache = max(0, file-shmem) // page cache counts shared memory
+		m.now.Cache = max(0, file-shmem) // the kernel's page cache includes shared memory
 	}
 	return err
 }
@@ -156,8 +156,8 @@ func (m *Meter) cpu(text []byte) error {
 	})
 }
 
-// io parses lines such as "8:0 rbytes=4096 wbytes=0 rios=1". A file without lines belongs to a job
-// that has done no I/O.
+// io parses lines such as "8:0 rbytes=4096 wbytes=0 rios=1". If the file has no lines, the job has
+// done no I/O.
 func (m *Meter) io(text []byte) error {
 	m.now.ReadBytes, m.now.WriteBytes = 0, 0
 	return eachKey(text, func(_, words []byte) error {
@@ -174,8 +174,8 @@ func (m *Meter) io(text []byte) error {
 }
 
 // blkio parses lines such as "8:0 Read 4096". Newer kernels count a device only after somebody has
-// set a limit for it (blk_throtl_init), and otherwise show a total of 0. So without any device the
-// values are unknown.
+// set a limit for it (blk_throtl_init), and otherwise show a total of 0. So if no device is listed,
+// the values are unknown.
 func (m *Meter) blkio(text []byte) error {
 	return eachKey(text, func(_, rest []byte) error {
 		key, value, counted := bytes.Cut(rest, []byte{' '})

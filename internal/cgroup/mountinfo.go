@@ -14,9 +14,9 @@ import (
 // Mount is a mounted cgroup hierarchy.
 type Mount struct {
 	Point    string
-	Root     string // the directory of the hierarchy that is mounted
+	Root     string // the directory of the hierarchy that is mounted at Point
 	V2       bool
-	ReadOnly bool     // refers to the mount; the file system may still be writable
+	ReadOnly bool     // applies to the mount; the file system may still be writable
 	Options  []string // of the file system, on v2
 
 	controllers []string // v1: from the options of the file system; several if mounted together
@@ -37,8 +37,8 @@ func Mounts(proc *kernfs.FS) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseMountinfo skips lines that are too long for the library. Overlays have such lines, but
-// cgroups do not.
+// parseMountinfo skips lines that are too long for the library. Overlay mounts have such lines, but
+// cgroup mounts do not.
 func parseMountinfo(text []byte) ([]Mount, error) {
 	var short []byte
 	for line := range bytes.Lines(text) {

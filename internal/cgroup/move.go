@@ -34,23 +34,23 @@ type Process interface {
 	Signal(syscall.Signal) error
 }
 
-// ErrEnded means that the process ended while it was moved. Another process that got its pid may
-// have been moved instead.
+// ErrEnded means that the process ended while it was being moved. Another process that got its pid
+// may have been moved instead.
 var ErrEnded = errors.New("process has ended")
 
-// OtherJobError is the job that a process already belongs to, in at least one hierarchy, and stays
-// in.
+// OtherJobError names the job that a process already belongs to, in at least one hierarchy, and in
+// which it stays.
 type OtherJobError string
 
 // Error returns text that follows the name of the process.
 func (e OtherJobError) Error() string { return "it is part of job " + string(e) }
 
-// Attach moves a process with all its threads into the job's cgroup. taken is whether the process
-// was in no part of the job before. Hierarchies in which it is already in the job, or below it, are
-// skipped. So Attach is idempotent, and completes an attempt that failed half way. It stops with
-// OtherJobError if the process is in another job, with ErrEnded, or with ErrNotFound. After other
-// errors it continues and returns all of them. Children that the process forks meanwhile may stay
-// outside.
+// Attach moves a process with all its threads into the job's cgroup. taken reports whether no part
+// of the job contained the process before. Attach skips hierarchies in which the process is already
+// in the job or below it. So it is idempotent, and completes an attempt that failed halfway. It
+// stops with OtherJobError if the process is in another job, with ErrEnded, or with ErrNotFound.
+// After other errors it continues and returns all of them. Children that the process forks
+// meanwhile may stay outside.
 func (j *Job) Attach(p Process) (taken bool, err error) {
 	op := func(err error) error { return fmt.Errorf("attach process %d to job %s: %w", p.PID(), j.id, err) }
 	at, err := j.tree.whereabouts(p.PID())
@@ -90,8 +90,8 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 
 // AttachSubgroup moves a process of the job with all its threads into a subgroup. In hierarchies
 // where the process is not in the job, it stays where it is. AttachSubgroup is idempotent and fails
-// as Attach does. Children that the process forks meanwhile may stay where they are, and Ungrouped
-// returns them.
+// in the same cases as Attach. Children that the process forks meanwhile may stay where they are.
+// Ungrouped returns them.
 func (j *Job) AttachSubgroup(name string, p Process) error {
 	op := func(err error) error {
 		return fmt.Errorf("attach process %d to subgroup %s of job %s: %w", p.PID(), name, j.id, err)
@@ -126,7 +126,7 @@ func (j *Job) AttachSubgroup(name string, p Process) error {
 	return errors.Join(errs...)
 }
 
-// whereabouts is cgroupsOf for a process that is about to be moved.
+// whereabouts is like cgroupsOf, for a process that is about to be moved.
 func (t *Tree) whereabouts(pid int) (map[*hierarchy]string, error) {
 	if pid <= 0 { // 0 would mean this process
 		return nil, errors.New("not a process id")
@@ -147,7 +147,7 @@ func (j *Job) holds(i int, at map[*hierarchy]string) bool {
 // nobody is a pid that no process has, because it exceeds the kernel's maximum for pid_max.
 var nobody = strconv.Itoa(math.MaxInt32)
 
-// asked fails with ErrEnded once the pid of a process may have been reused.
+// asked fails with ErrEnded if the pid of a process may have been reused.
 func asked(p Process) error {
 	err := p.Signal(0)
 	if errors.Is(err, proc.ErrGone) {
@@ -158,8 +158,8 @@ func asked(p Process) error {
 
 // enter writes the pid of a process to cgroup.procs of dir. The first move after a pause waits for
 // a grace period of the kernel (cgroup_threadgroup_rwsem). That takes milliseconds, in which the
-// pid could be reused. So enter first writes a pid that nobody has. Then only microseconds pass
-// between the check and the move.
+// pid could be reused. So enter first writes a pid that no process has. After that, only
+// microseconds pass between the check and the move.
 func enter(dir *kernfs.FS, p Process) error {
 	procs := dir.Writer("cgroup.procs")
 	defer procs.Close()

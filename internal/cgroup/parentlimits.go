@@ -8,8 +8,8 @@ import (
 )
 
 // The parent of all jobs has limits for all of them together: memory, memory and swap, tasks, huge
-// pages. They are on the directory below the unit, UNIT/jobid or UNIT/jobs. So systemd neither sets
-// nor resets them, as it does with the unit's files.
+// pages. They are set on the directory below the unit, UNIT/jobid or UNIT/jobs. There systemd
+// neither sets nor resets them, unlike in the unit's own files.
 
 // shared are the controllers of the parent's limits.
 var shared = []string{"memory", "pids", "hugetlb"}
@@ -34,10 +34,10 @@ func (t *Tree) ParentLimits() (Limits, error) {
 // Limits that l does not have are lifted. MemSwap requires Mem. Each limit is read back.
 // LimitParent is idempotent.
 //
-// No process is killed for it. Jobs may use more memory or huge pages than the new limit and be
-// unable to give them back. Then the old limit stays and the error is ErrInUse. Reclaiming page
-// cache may take up to reclaimTime. The other limits are applied anyway, and all errors are
-// returned.
+// LimitParent does not kill any process. Jobs may use more memory or huge pages than the new limit
+// and be unable to give them back. In that case the old limit stays and the error is ErrInUse.
+// Reclaiming page cache may take up to reclaimTime. The other limits are applied anyway, and all
+// errors are returned.
 func (t *Tree) LimitParent(l Limits) error {
 	p := t.parent()
 	from, err := p.Limits(shared...)
@@ -47,7 +47,7 @@ func (t *Tree) LimitParent(l Limits) error {
 	to := from // including memory.low, which protect sets
 	to.Mem, to.MemSwap, to.Pids, to.Hugetlb = l.Mem, l.MemSwap, l.Pids, l.Hugetlb
 	var errs []error
-	stays := false // the limit of memory stays, and so does that of swap
+	stays := false // the memory limit stays unchanged, and so does that of swap
 	for _, w := range p.planOf(shared, &from, to) {
 		if stays && w.Controller == "memory" {
 			continue
@@ -68,9 +68,9 @@ func (t *Tree) LimitParent(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// giveBack makes the jobs give back page cache until they fit into a limit of memory. If they
-// cannot, it fails with ErrInUse without swapping anything out. v2 accepts any limit, and kills if
-// reclaim is not enough (memory_max_write). v1 does the rest by itself.
+// giveBack makes the jobs give back page cache until they fit into a memory limit. If they cannot,
+// it fails with ErrInUse without swapping anything out. v2 accepts any limit, and kills processes
+// if reclaim is not enough (memory_max_write). v1 needs no help.
 func (d directory) giveBack(limit int64) error {
 	r := &reader{dir: d}
 	use := r.memoryUse()
@@ -88,7 +88,7 @@ func (d directory) giveBack(limit int64) error {
 }
 
 // PidsAbove returns the lowest limit of tasks above the parent of all jobs, or nil. Examples are
-// TasksMax of the unit, and a container's limit if the tree's mount is its cgroup.
+// TasksMax of the unit, and a container's limit if its cgroup is mounted as the tree.
 func (t *Tree) PidsAbove() (least *int64, err error) {
 	h := t.with("pids")
 	if h == nil {

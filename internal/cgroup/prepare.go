@@ -13,8 +13,8 @@ import (
 // Prepare creates the parents of the jobs' directories. It gives them what their children need:
 // cpus and NUMA nodes on v1, controllers on v2. It also restricts the file of the tree's lock to
 // root. Prepare is idempotent, and several processes may call it at once. It stops at the first
-// error, which is ErrNoUnit if systemd should have created the unit but has not. Above the jobs'
-// tree Prepare writes nothing except Options.Enable and EnableIfThere.
+// error. That is ErrNoUnit if systemd should have created the unit but has not. Above the jobs'
+// tree Prepare does not change anything except for Options.Enable and EnableIfThere.
 func (t *Tree) Prepare() error {
 	for _, h := range t.hierarchies {
 		if err := h.prepare(); err != nil {
@@ -63,7 +63,7 @@ func makeDir(dir *kernfs.FS) error {
 	return nil
 }
 
-// explain adds what the kernel's error means here.
+// explain adds what the kernel's error means in this case.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EROFS):
@@ -88,8 +88,8 @@ func (h *hierarchy) fill(dir, above *kernfs.FS) error {
 	return nil
 }
 
-// useHierarchy makes parents count the memory of their children. Since Linux 5.11 that is always
-// so, and the file cannot be changed.
+// useHierarchy makes parents count the memory of their children. Since Linux 5.11 they always do,
+// and the file cannot be changed.
 func useHierarchy(dir *kernfs.FS) error {
 	on, err := dir.Uint("memory.use_hierarchy")
 	if errors.Is(err, fs.ErrNotExist) || err == nil && on == 1 {

@@ -17,9 +17,9 @@ type Present struct {
 	OOMKills *int64         // processes that the kernel killed because memory ran out
 }
 
-// Present reads what the job is using now, from a few files. Usage reads everything that is
-// counted. Present fails with ErrNotFound if the job has no cgroup. With any other error, the
-// fields that could be read are still set.
+// Present reads what the job is using now, from a few files, while Usage reads all counters.
+// Present fails with ErrNotFound if the job has no cgroup. With any other error, the fields that
+// could be read are still set.
 func (j *Job) Present() (Present, error) {
 	var p Present
 	r := &reader{}
@@ -55,7 +55,7 @@ func (r *reader) presentMemory(p *Present) {
 		*p.Mem += *shmem
 	}
 	if p.Cache = field(m, f.file); p.Cache != nil && shmem != nil {
-		*p.Cache = max(0, *p.Cache-*shmem) // page cache counts shared memory
+		*p.Cache = max(0, *p.Cache-*shmem) // the kernel's page cache includes shared memory
 	}
 	limit := memoryMax
 	if !r.dir.h.v2 {

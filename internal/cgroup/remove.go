@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes the job's directories and everything below them, in every hierarchy. It kills
-// nothing: if processes are left, it fails with ErrBusy. A directory may be busy without processes,
-// because the kernel is still releasing it. Remove retries such a directory until ctx ends. After
-// an error it goes on with the other directories and returns all errors, but keeps the directory
-// with the job's marks. Remove is idempotent: a missing directory is not an error.
+// Remove removes the job's directories and everything below them, in every hierarchy. It does not
+// kill anything: if processes are left, it fails with ErrBusy. A directory without processes may be
+// busy because the kernel is still releasing it. Remove retries such a directory until ctx ends.
+// After an error it continues with the other directories and returns all errors, but keeps the
+// directory with the job's marks. Remove is idempotent: a missing directory is not an error.
 func (j *Job) Remove(ctx context.Context) error {
 	var errs []error
 	remove := func(d directory) {
@@ -24,7 +24,7 @@ func (j *Job) Remove(ctx context.Context) error {
 	for _, d := range j.dirs[1:] {
 		remove(d)
 	}
-	if len(errs) == 0 { // the remains keep their marks, which say whose they are and that they must go
+	if len(errs) == 0 { // else the marks stay, to show whose remains must be removed
 		remove(j.home())
 	}
 	if j.tree.protected.Load() {
@@ -48,7 +48,7 @@ func (j *Job) removeDir(ctx context.Context, d directory) error {
 		if pids, listErr := j.Processes(); listErr == nil && len(pids) > 0 {
 			return fmt.Errorf("%w: processes %s: %w", ErrBusy, j.tree.list(pids), err)
 		}
-		if d.h.v2 { // a process that ends leaves the list before the cgroup
+		if d.h.v2 { // a process that ends leaves the list before it leaves the cgroup
 			if waited := d.await(ctx, "populated", 0); waited != nil && ctx.Err() == nil && !gone(waited) {
 				return errors.Join(err, waited)
 			}

@@ -8,15 +8,16 @@ import (
 
 // Apply changes the limits of a live job to l, up or down. It lifts limits that l does not name,
 // except that CPUShares 0 and nil Swappiness and OOMGroup keep the current value. Either everything
-// takes effect or nothing.
+// takes effect or nothing does.
 //
 // If a limit of memory, swap or huge pages is below what the job uses and cannot give back, the
-// error is ErrInUse. Usually that is noticed before anything is written. Otherwise v1's kernel
-// refuses the limit, or a v2 job did not give memory back in time (up to reclaimTime). A v2 job
-// that grows at the same moment may be killed. A limit below the number of tasks is not an error:
-// the job cannot fork until some have ended. When the NUMA nodes change, memory moves along.
+// error is ErrInUse. Usually Apply finds that out before it writes anything. Otherwise v1's kernel
+// refuses the limit, or a v2 job did not give memory back in time (up to reclaimTime). Processes of
+// a v2 job may be killed if it grows at the same moment. A limit below the number of tasks is not
+// an error: the job cannot fork until some have ended. When the NUMA nodes change, memory moves
+// along.
 //
-// On v1 a job cannot gain or lose its cpuset: ErrUnsupported.
+// On v1 a job cannot gain or lose its cpuset. In that case the error is ErrUnsupported.
 func (j *Job) Apply(l Limits) error {
 	err := j.resize(l)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -74,7 +75,7 @@ func (j *Job) fits(old, l Limits) error {
 		}
 		use, err := d.Uint(k.use)
 		if gone(err) {
-			continue // reported when it is written
+			continue // the error comes when the limit is written
 		}
 		if err != nil {
 			return err
@@ -102,7 +103,7 @@ func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 	if use == nil || l.Mem == nil {
 		return nil
 	}
-	// Unevictable memory stays, no matter how much swap there is.
+	// Unevictable memory stays, however much swap there is.
 	swappable := int64(0)
 	if use.fixed > *l.Mem {
 		free, err := swapFree()
@@ -133,8 +134,8 @@ type memoryUse struct {
 	swap      int64
 }
 
-// memoryUse reads it, or returns nil. Memory that a cpu has charged in advance does not count,
-// because the kernel takes it back.
+// memoryUse reads what the job uses, or returns nil. Memory that a cpu has charged in advance does
+// not count, because the kernel takes it back.
 func (r *reader) memoryUse() *memoryUse {
 	if !r.dir.h.v2 {
 		m := r.keyed(v1Memory.stat)

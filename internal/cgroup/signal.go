@@ -14,16 +14,16 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Signal sends sig to every process of the job once. New processes may miss it, so use Kill for
-// SIGKILL. It never signals the calling process. Signal continues after an error and returns all of
-// them.
+// Signal sends sig to every process of the job once. Processes created meanwhile may not get it, so
+// use Kill for SIGKILL. Signal never signals the calling process. It continues after an error and
+// returns all of them.
 func (j *Job) Signal(sig syscall.Signal) error {
 	pids, err := j.Processes()
 	return errors.Join(append(j.signalThese(pids, sig), err)...)
 }
 
-// maxHeld limits the descriptors for holding the processes of one job. It is a sixteenth of this
-// process's limit, since several jobs may end at once.
+// maxHeld limits the descriptors used for holding the processes of one job. It is a sixteenth of
+// this process's limit, because several jobs may end at the same time.
 var maxHeld = sync.OnceValue(func() int {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
@@ -41,9 +41,9 @@ type held struct {
 
 type holdings []held
 
-// hold holds those of pids that are in the job's cgroup. Each process is opened first, and then its
-// cgroup is read. If the opened process is alive, that cgroup is its own. If not, signals reach
-// nothing. Callers close the result, even if there is an error.
+// hold holds those of pids that are in the job's cgroup. It first opens each process and then reads
+// its cgroup. If the opened process is still alive, the cgroup that was read is its own. If not,
+// signals have no effect. Callers close the result, even if there is an error.
 func (j *Job) hold(pids []int) (holdings, error) {
 	var all holdings
 	for _, pid := range pids {
@@ -65,8 +65,8 @@ func (j *Job) hold(pids []int) (holdings, error) {
 	return all, nil
 }
 
-// holdProcess holds the process pid, wherever it is. alive is false if it is gone. If send is nil,
-// the kernel's signals are used.
+// holdProcess holds the process pid, wherever it is. alive is false if the process is gone. If send
+// is nil, the kernel's signals are used.
 func holdProcess(pid int, send func(int, syscall.Signal) error) (h held, alive bool, err error) {
 	h = held{pid: pid, send: send}
 	if send != nil {

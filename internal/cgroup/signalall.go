@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// freezeForSignal is how long SignalAll waits for a job to freeze. A job that does not, because a
-// process is in the kernel, is signalled anyway.
+// freezeForSignal is how long SignalAll waits for a job to freeze. If the job does not freeze
+// because a process is in the kernel, it is signalled anyway.
 const freezeForSignal = 20 * time.Millisecond
 
 // signalRounds limits SignalAll if the job could not be frozen.
 const signalRounds = 8
 
 // SignalAll sends sigs, one after the other, to every process of the job, including those that are
-// forked meanwhile. If a job has more than one process, it is frozen for that moment. So no child
-// is missed. Processes that a program forks in response to the signal, for example to save its
-// work, are not hit either. SignalAll also reaches processes that are stopped or have left their
-// session. It never signals the calling process.
+// forked meanwhile. If a job has more than one process, it is frozen for that moment, so that no
+// child is missed. Processes that a program forks in response to the signal, for example to save
+// its work, do not get the signal either. SignalAll also reaches processes that are stopped or have
+// left their session. It never signals the calling process.
 //
-// The job may not freeze in time, or the kernel may have no freezer. Then the job is listed until
-// there is nobody new, at most eight times. SignalAll thaws a frozen job, so callers must not use
-// it on a suspended one. A missing cgroup is not an error. SignalAll continues after an error and
-// returns all of them.
+// The job may not freeze in time, or the kernel may have no freezer. In that case the job is listed
+// until there is no new process, at most eight times. SignalAll thaws a frozen job, so callers must
+// not use it on a suspended one. A missing cgroup is not an error. SignalAll continues after an
+// error and returns all of them.
 //
 // Many jobs may be signalled at the same time. So SignalAll reads only the v2 tree and the job's
-// home, which every process enters. Only Kill finds processes that somebody has put into another v1
-// hierarchy by hand.
+// home, which every process enters. Only Kill finds processes that somebody has moved into another
+// v1 hierarchy by hand.
 //
 // pids are the job's processes if the caller has just listed them (Entered), else nil. That saves a
 // second list for a job with one process.
@@ -42,7 +42,7 @@ func (j *Job) SignalAll(ctx context.Context, pids []int, sigs ...syscall.Signal)
 	}
 	round, cancel := context.WithTimeout(ctx, freezeForSignal)
 	rounds := signalRounds
-	if j.setFrozen(round, true) == nil { // what does not run cannot fork
+	if j.setFrozen(round, true) == nil { // a frozen process cannot fork
 		rounds = 1
 	}
 	cancel()
@@ -53,7 +53,8 @@ func (j *Job) SignalAll(ctx context.Context, pids []int, sigs ...syscall.Signal)
 	return err
 }
 
-// SignalEach is SignalAll without freezing. It may miss processes that are forked meanwhile.
+// SignalEach is like SignalAll but does not freeze the job. It may miss processes that are forked
+// meanwhile.
 func (j *Job) SignalEach(sigs ...syscall.Signal) error { return j.signalEach(1, sigs) }
 
 func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
@@ -108,7 +109,7 @@ func (j *Job) Entered() ([]int, error) {
 }
 
 // SignalSome sends sig to those of the job's processes that want selects, and returns how many
-// there were. want is called twice per process, the second time when the process is held and its
+// there were. want is called twice per process, the second time while the process is held and its
 // pid cannot be reused. SignalSome never signals the calling process. It continues after an error
 // and returns all of them.
 func (j *Job) SignalSome(sig syscall.Signal, want func(pid int) bool) (sent int, err error) {

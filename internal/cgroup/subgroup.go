@@ -13,7 +13,7 @@ import (
 )
 
 // A job may have subgroups, so that the usage of its parts is known. They are in the hierarchies
-// that count usage, and have no limits: only the job has.
+// that count usage. They have no limits: only the job itself has.
 //
 //	v1, memory and cpuacct               v2
 //
@@ -23,13 +23,13 @@ import (
 //
 // A v2 cgroup that passes controllers to its children cannot contain processes (cgroup-v2.rst, "No
 // Internal Process Constraint"). So the job's other processes are in main there. If these
-// controllers are on v1, the v2 tree is not split. A v1 hierarchy that also has cpuset gets no
+// controllers are on v1, the v2 tree is not split. A v1 hierarchy that also has cpuset does not get
 // subgroups, because their cpusets would be in the way when the job's cpus change.
 
-// mainGroup contains the processes of a split v2 job that are in no other subgroup.
+// mainGroup contains those processes of a split v2 job that are in no other subgroup.
 const mainGroup = "main"
 
-// subgroupControllers are passed to the subgroups of a v2 job, as far as the job has them.
+// subgroupControllers are passed to the subgroups of a v2 job if the job has them.
 var subgroupControllers = []string{"memory", "cpu", "pids"}
 
 // subgroupMark is the extended attribute of a subgroup's directory. Directories that containers
@@ -49,9 +49,9 @@ func (j *Job) subgroupDirs() []directory {
 	return slices.DeleteFunc(slices.Clone(j.dirs), func(d directory) bool { return !j.tree.hasSubgroups(d.h) })
 }
 
-// Split prepares a job that has just been created for subgroups. On v1 there is nothing to do.
-// After that, use the result of WithSubgroups to start and attach its processes. Split is
-// idempotent, and changes nothing if it fails.
+// Split prepares a newly created job for subgroups. On v1 it does nothing. After that, use the
+// result of WithSubgroups to start and attach the job's processes. Split is idempotent, and changes
+// nothing if it fails.
 func (j *Job) Split() error {
 	d, ok := j.v2()
 	if !ok || !j.tree.hasSubgroups(d.h) {
@@ -82,16 +82,16 @@ func (j *Job) Split() error {
 	return err
 }
 
-// WithSubgroups returns the same job as one that was split. Its processes enter main, and Attach
-// does not move a process out of a subgroup. WithSubgroups reads nothing: the caller knows how the
-// job was begun.
+// WithSubgroups returns the same job in the form of one that was split. Its processes enter main,
+// and Attach does not move a process out of a subgroup. WithSubgroups reads nothing: the caller
+// knows how the job was begun.
 func (j *Job) WithSubgroups() *Job {
 	split := *j
 	split.split = true
 	return &split
 }
 
-// Subgroup is a cgroup below a job's that MakeSubgroup created.
+// Subgroup is a cgroup below a job's cgroup that MakeSubgroup created.
 type Subgroup struct {
 	Name string // the name of its directory
 	Mark []byte // the argument of MakeSubgroup
@@ -164,8 +164,8 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 }
 
 // Ungrouped returns the processes of the job that are in no subgroup, in at least one hierarchy, in
-// order. As in Processes, zombies are not included. A job without a cgroup, or one that was not
-// split, has none.
+// order. As in Processes, zombies are not included. For a job that has no cgroup or was not split,
+// the list is empty.
 func (j *Job) Ungrouped() ([]int, error) {
 	found := map[int]bool{}
 	for _, d := range j.subgroupDirs() {
@@ -183,9 +183,9 @@ func (j *Job) Ungrouped() ([]int, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// SubgroupOf returns the name of the subgroup that the process pid is in, even if a container
-// created it. ok is false if the process is in none, in another job or gone. SubgroupOf reads
-// /proc/PID/cgroup once.
+// SubgroupOf returns the name of the subgroup that contains the process pid, even if a container
+// created the subgroup. ok is false if the process is in none, in another job or gone. SubgroupOf
+// reads /proc/PID/cgroup once.
 func (j *Job) SubgroupOf(pid int) (name string, ok bool, err error) {
 	dirs := j.subgroupDirs()
 	at, err := j.tree.cgroupsOf(pid)
@@ -224,7 +224,7 @@ func (j *Job) SubgroupEmpty(name string) (bool, error) {
 // RemoveSubgroup removes a subgroup. If it has processes, RemoveSubgroup fails with ErrBusy. On v1,
 // Usage no longer includes its out-of-memory kills afterwards. RemoveSubgroup is idempotent.
 func (j *Job) RemoveSubgroup(name string) error {
-	for _, d := range slices.Backward(j.subgroupDirs()) { // the mark goes last
+	for _, d := range slices.Backward(j.subgroupDirs()) { // the directory with the mark goes last
 		err := d.Rmdir(name)
 		if err == nil || gone(err) {
 			continue

@@ -3,13 +3,13 @@
 //
 // The package owns the directories PREFIX.service in every cgroup hierarchy of the node and
 // everything below them; see the picture in job.go. Hierarchies may be v1 (one or more controllers
-// each), v2, or both side by side ("hybrid"). Detect finds out once which is which. Each controller
-// has a file with its interface files on v1 and v2, see controller.go. Sources:
+// each), v2, or both side by side ("hybrid"). Detect determines once which is which. Each
+// controller has a Go file that lists its interface files on v1 and v2; see controller.go. Sources:
 // Documentation/admin-guide/cgroup-v1/*.rst and cgroup-v2.rst of the kernel.
 //
 // Create makes a job's cgroup completely or not at all. If the kernel accepts a limit but does not
 // apply it, that is an error. Only processes in the job's cgroup are signalled, even if pids are
-// reused. Waiting uses events of the kernel where they exist. The package makes no decisions: its
+// reused. Waiting uses events of the kernel if they exist. The package makes no decisions: its
 // caller decides how much a job gets.
 package cgroup
 
@@ -47,11 +47,11 @@ var (
 	ErrNoUnit = errors.New("systemd has not started the unit")
 	// ErrBusy: a directory could not be removed.
 	ErrBusy = errors.New("cgroup is busy")
-	// ErrUnsupported: this node's cgroups do not support it.
+	// ErrUnsupported: this node's cgroups do not support what was requested.
 	ErrUnsupported = kernfs.ErrUnsupported
 )
 
-// Mode is how the node's controllers are mounted.
+// Mode says how the node's controllers are mounted.
 type Mode int
 
 // The modes. A hybrid node has v1 controllers and a v2 tree beside them, usually without
@@ -75,27 +75,28 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", int(m))
 }
 
-// Options say where jobs' cgroups are. The zero value suits a node without special configuration.
+// Options say where the jobs' cgroups are. The zero value suits a node without special
+// configuration.
 type Options struct {
 	// Prefix names the parent of all jobs, PREFIX.service. "" is pbs_jobs.
 	Prefix string
 	// Mount is the directory where cgroups are mounted. "" is the Cgroup root, /sys/fs/cgroup.
 	Mount string
-	// Mode ignores some mounts: ModeV1 ignores a v2 tree, and ModeV2 ignores v1 controllers. 0 uses
-	// everything.
+	// Mode excludes some mounts: ModeV1 ignores a v2 tree, and ModeV2 ignores v1 controllers. 0
+	// uses everything.
 	Mode Mode
 	// Delegated means that PREFIX.service is a systemd unit (internal/systemd). In the v2 tree
 	// systemd creates it and gives it controllers. Prepare fails with ErrNoUnit if it is missing.
 	Delegated bool
 	// Enable names controllers that Prepare enables in the root of the v2 tree, for the whole node.
-	// A controller that the tree does not have is an error, unless v1 controllers are mounted
-	// beside it.
+	// It is an error if the tree does not have one of them, unless v1 controllers are mounted as
+	// well.
 	Enable []string
-	// EnableIfThere is Enable for controllers that may be missing.
+	// EnableIfThere is like Enable, for controllers that may be missing.
 	EnableIfThere []string
-	// Controllers names further controllers that jobs get a directory in, beyond those that limit
-	// and count: blkio, net_cls, net_prio, perf_event, rdma. A controller that this node does not
-	// have is ignored, see Has.
+	// Controllers names further controllers in which jobs get a directory, in addition to those
+	// that limit and count: blkio, net_cls, net_prio, perf_event, rdma. Those that this node does
+	// not have are ignored; see Has.
 	Controllers []string
 	// Signal replaces the kernel's pidfds in tests with a fake kernel.
 	Signal func(pid int, sig syscall.Signal) error
@@ -110,8 +111,8 @@ type Tree struct {
 	beat        sample.Beat // for Watch and the users of Beat
 	signal      func(pid int, sig syscall.Signal) error
 
-	protecting sync.Mutex  // only within this process; others calculate the same sum
-	protected  atomic.Bool // a job had memory.low
+	protecting sync.Mutex  // only within this process; other processes calculate the same sum
+	protected  atomic.Bool // a job has had memory.low
 }
 
 // hierarchy is one mounted cgroup hierarchy.
@@ -128,15 +129,15 @@ type hierarchy struct {
 	delegated             bool // see Options
 	enable, enableIfThere []string
 	asked                 []string // Options.Controllers and stillThere
-	leaving               bool     // only jobs that began earlier are in it; nobody asks for it any more
+	leaving               bool     // only jobs that began earlier are in it; the configuration no longer names it
 
 	signal func(pid int, sig syscall.Signal) error // see Options
 
 	peaks sync.Mutex // held while a job's peak is raised
 }
 
-// controllers returns the controllers that jobs have files of here. In the v2 tree these are the
-// expected ones until prepare has run.
+// controllers returns the controllers whose files jobs have here. In the v2 tree these are the
+// expected ones until Prepare has run.
 func (h *hierarchy) controllers() []string { return *h.names.Load() }
 
 func (h *hierarchy) has(controller string) bool { return slices.Contains(h.controllers(), controller) }
@@ -232,8 +233,8 @@ func (t *Tree) unbound(controller string) bool {
 	return false
 }
 
-// hasFile reports whether jobs have an interface file of a controller. On v1 the file is also in
-// the root of the hierarchy.
+// hasFile reports whether jobs have an interface file of a controller. On v1 the file also exists
+// in the root of the hierarchy.
 func (t *Tree) hasFile(controller string, f files) bool {
 	h := t.with(controller)
 	switch {
@@ -267,7 +268,7 @@ func (t *Tree) JobIDs() ([]string, error) {
 	return slices.Compact(ids), nil
 }
 
-// Job returns the cgroup of the job id, which may not exist. It does not touch any file. Job fails
+// Job returns the cgroup of the job id, which may not exist. It does not access any file. Job fails
 // if id is not a valid job id.
 func (t *Tree) Job(id string) (*Job, error) {
 	if err := hostapi.CheckJobID(id); err != nil {

@@ -10,23 +10,24 @@ import (
 )
 
 // Usage is what a job has used, as the kernel counts it. A nil field means that this kernel does
-// not provide it. Everything includes cgroups below the job's and processes that have ended.
+// not provide it. All values include the cgroups below the job's and processes that have ended.
 type Usage struct {
 	CPU, User, System *time.Duration // cpu time; CPU is User plus System, within the kernel's resolution
 
 	Anon, Shmem, File *int64 // current bytes: private, shared, and page cache of files
 
 	// MemPeak is the greatest sum of Anon and Shmem in any sample of Watch and NoteMemPeak, in
-	// bytes. The kernel does not record it. It is nil before the first sample of a job. A peak
-	// between two samples is missed. CgroupPeak has that, with page cache and kernel memory.
+	// bytes. The kernel does not record that sum. MemPeak is nil before the first sample of a job.
+	// It misses a peak between two samples. CgroupPeak includes such a peak, along with page cache
+	// and kernel memory.
 	MemPeak *int64
-	// CgroupPeak is the peak of memory in bytes, including page cache and kernel memory. If the
-	// kernel does not record it (v2 before Linux 5.19; Has("peak") is false), it is the greatest
-	// value that Watch has seen, or nil.
+	// CgroupPeak is the peak of memory in bytes, including page cache and kernel memory. v2 before
+	// Linux 5.19 does not record it (Has("peak") is false). Then it is the greatest value that
+	// Watch has seen, or nil.
 	CgroupPeak *int64
 	// MemSwapPeak is the same including swap. On v2 it is the sum of the two peaks, which may be
-	// from different times. Before Linux 6.5 it is nil, since the kernel does not record the peak
-	// of swap.
+	// from different times. Before Linux 6.5 it is nil there, because the kernel does not record
+	// the peak of swap.
 	MemSwapPeak *int64
 
 	MemLimit, MemSwapLimit *int64 // bytes; nil also if there is no limit
@@ -38,9 +39,9 @@ type Usage struct {
 	HugetlbPeak *int64 // bytes, the sum of the peaks of all page sizes; not on v2
 	MajorFaults *int64 // page faults that had to wait for a device
 
-	Throttled *time.Duration // how long the cpu quota kept it from running, summed over all cpus
+	Throttled *time.Duration // how long the cpu quota prevented it from running, summed over all cpus
 	// Pressure totals (PSI): how long some or all of its tasks waited. They come from the job's v2
-	// directory, which a hybrid node also has. v1 has none.
+	// directory, which also exists on hybrid nodes but not on v1.
 	CPUSome, MemorySome, MemoryFull, IOSome, IOFull *time.Duration
 
 	Pids, PidsPeak *int64 // tasks, including threads
@@ -49,7 +50,7 @@ type Usage struct {
 // Usage reads what the job has used. It fails with ErrNotFound if the job has no cgroup. With any
 // other error, the fields that could be read are still set.
 //
-// containerd/cgroups has 0 for a missing file (cgroup2/utils.go:270) and for a missing key
+// containerd/cgroups returns 0 for a missing file (cgroup2/utils.go:270) and for a missing key
 // (manager.go:648). A report must not have a 0 that nobody counted.
 func (j *Job) Usage() (Usage, error) {
 	var u Usage
@@ -76,7 +77,7 @@ func (j *Job) Usage() (Usage, error) {
 	return u, nil
 }
 
-// reader reads files of a directory. A missing file yields nil, and other errors are collected.
+// reader reads the files of a directory. A missing file yields nil, and other errors are collected.
 type reader struct {
 	dir   directory
 	found bool // at least one file existed
