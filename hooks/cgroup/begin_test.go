@@ -38,7 +38,7 @@ func TestBeginOverLeftover(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "mem=1gb"))
 		pid := n.launch("1.srv")
-		delete(n.jobs, "1.srv") // no end ever came
+		delete(n.jobs, "1.srv") // the end event never came
 		n.reboot()
 		out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=64mb"))
 		if n.lives(pid) || *out.Usage.MemLimitBytes != 64*mib || len(n.inside("1.srv")) != 0 {
@@ -47,7 +47,7 @@ func TestBeginOverLeftover(t *testing.T) {
 	})
 }
 
-// Figures that another run of the job had measured are not this run's.
+// A run does not report values that an earlier run of the same job measured.
 func TestBeginOverLeftoverStartsFromNothing(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv")
@@ -108,7 +108,7 @@ func TestBeginRefused(t *testing.T) {
 	}
 }
 
-// steps lists what an event did to the cgroups of 1.srv, without what its watch did meanwhile.
+// steps lists what an event did to the cgroups of 1.srv, without the concurrent work of its watch.
 func steps(k *kernfstest.Kernel) []kernfstest.Op {
 	return slices.DeleteFunc(k.Journal(), func(op kernfstest.Op) bool {
 		return !strings.Contains(op.Path, "/1.srv") || strings.HasSuffix(op.Path, "cgroup.event_control") ||
@@ -116,8 +116,8 @@ func steps(k *kernfstest.Kernel) []kernfstest.Op {
 	})
 }
 
-// TestBeginFails fails each step of begin in turn. Nothing is left if the step can be undone. The
-// undo fails as well in some cases, as if the hook had been killed there. Begin can then be
+// TestBeginFails makes each step of begin fail in turn. Nothing is left if the step can be undone.
+// In some cases the undo fails as well, as if the hook had been killed there. Begin can then be
 // repeated, and the sweep removes what is left.
 func TestBeginFails(t *testing.T) {
 	for _, f := range fakes {
@@ -201,7 +201,8 @@ func TestBeginAfterAlarm(t *testing.T) {
 	n.want()
 }
 
-// A node whose kernel has no cpusets and no memory controller works when nobody wants them.
+// A node whose kernel has neither cpusets nor a memory controller works if the configuration
+// requires neither.
 func TestBeginWithoutControllers(t *testing.T) {
 	for _, f := range fakes {
 		t.Run(f.name, func(t *testing.T) {
@@ -247,7 +248,8 @@ func TestBeginWithoutControllers(t *testing.T) {
 	}
 }
 
-// A hook without a descriptor to spare does not take another job for gone, whichever open fails.
+// A hook that has run out of descriptors does not mistake another job for gone, whichever open
+// fails.
 func TestBeginGivesNothingOfAJobThatCannotBeOpened(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))

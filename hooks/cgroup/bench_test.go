@@ -14,7 +14,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// BenchmarkBeginEnd is a job without a process on the running kernel: begin, epilogue and end.
+// BenchmarkBeginEnd runs begin, epilogue and end of a job without processes on the running kernel.
 // BenchmarkRaw is its floor.
 func BenchmarkBeginEnd(b *testing.B) {
 	n := benchNode(b)
@@ -23,9 +23,9 @@ func BenchmarkBeginEnd(b *testing.B) {
 	}
 }
 
-// BenchmarkRaw has the kernel do what it does for BenchmarkBeginEnd, by system calls alone. The
-// same directories are made and removed, the same limits written and read back, the same counters
-// read.
+// BenchmarkRaw makes the kernel do the same work as for BenchmarkBeginEnd, with system calls alone.
+// It makes and removes the same directories, writes and reads back the same limits, and reads the
+// same counters.
 func BenchmarkRaw(b *testing.B) {
 	floor := benchNode(b).floor(b)
 	for b.Loop() {
@@ -33,7 +33,7 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkRatio does both in turn, so that what else the machine does meets both.
+// BenchmarkRatio alternates between the two, so that other load on the machine affects both.
 func BenchmarkRatio(b *testing.B) {
 	n := benchNode(b)
 	floor := n.floor(b)
@@ -48,7 +48,7 @@ func BenchmarkRatio(b *testing.B) {
 	cgrouptest.Row(b, fmt.Sprintf("begin + epilogue + end of `hooks/cgroup`, %v", n.tree.Mode()), hook, raw, "1.5")
 }
 
-// floor learns the kernel's part of a job from one.
+// floor finds out from one job what the kernel has to do for each.
 func (n *node) floor(b *testing.B) *cgrouptest.Floor {
 	b.Helper()
 	n.do(hostapi.EventBegin, "1.srv")
@@ -59,7 +59,7 @@ func (n *node) floor(b *testing.B) *cgrouptest.Floor {
 	return floor
 }
 
-// BenchmarkBeginEndBeside is BenchmarkBeginEnd on a node that has 64 jobs.
+// BenchmarkBeginEndBeside is BenchmarkBeginEnd on a node that already has 64 jobs.
 func BenchmarkBeginEndBeside(b *testing.B) {
 	n := benchNode(b)
 	defer n.crowd()()
@@ -68,7 +68,7 @@ func BenchmarkBeginEndBeside(b *testing.B) {
 	}
 }
 
-// BenchmarkPeriodic measures 64 jobs.
+// BenchmarkPeriodic measures a periodic for 64 jobs.
 func BenchmarkPeriodic(b *testing.B) {
 	n := benchNode(b)
 	defer n.crowd()()
@@ -82,7 +82,7 @@ func BenchmarkPeriodic(b *testing.B) {
 
 const crowd = 64
 
-// crowd begins many jobs and returns what ends them.
+// crowd begins many jobs and returns a function that ends them.
 func (n *node) crowd() (end func()) {
 	id := func(i int) string { return fmt.Sprintf("%d.srv", 100+i) }
 	for i := range crowd {
@@ -110,8 +110,8 @@ func (n *node) cycle(b *testing.B) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// BenchmarkAttach takes in a session of one, again and again: reads of /proc, and moves to where it
-// is already.
+// BenchmarkAttach repeatedly attaches a session of one process. It reads /proc, and moves the
+// process to the cgroup where it already is.
 func BenchmarkAttach(b *testing.B) {
 	n := realNode(b, nil)
 	n.do(hostapi.EventBegin, "1.srv")

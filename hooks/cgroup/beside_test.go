@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Jobs that begin at the same time get different cpus.
+// Jobs that begin concurrently get different cpus.
 func TestBeginAtOnce(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		outs := make(chan *hostapi.Outcome)
@@ -58,9 +58,9 @@ func TestBeginAtOnce(t *testing.T) {
 	})
 }
 
-// PBS sends a job's end when it has given its place to another.
+// PBS may send a job's end only after it has given the job's place to another.
 func TestBeginBeforeEndOfAnother(t *testing.T) {
-	// A process that can die does so by then.
+	// A process that can die does so within this time.
 	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(300 * time.Millisecond) }
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		all := asks("ncpus=4", "mem=15gb")
@@ -84,8 +84,8 @@ func TestBeginBeforeEndOfAnother(t *testing.T) {
 	})
 }
 
-// TestBesideOthers has jobs come and go while startup and periodic with lists that are too old look
-// at all of them.
+// TestBesideOthers begins and ends jobs while startup and periodic examine all jobs with outdated
+// lists.
 func TestBesideOthers(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testBesideOthers(t, n, 40) })
 	t.Run("kernel", func(t *testing.T) { testBesideOthers(t, realNode(t, nil), 10) })
@@ -106,7 +106,7 @@ func testBesideOthers(t *testing.T, n *node, times int) {
 				if err != nil || len(out.Notes) > 0 {
 					t.Errorf("%s: %+v, %v", e, out, err)
 				}
-				// The list does have this one, and it ends meanwhile.
+				// This job is in the list but ends meanwhile.
 				list := map[string]*hostapi.Job{"1.srv": n.job("1.srv")}
 				if _, err = n.send(&hostapi.Request{Event: e, Node: testNode, JobList: list}); err != nil {
 					t.Errorf("%s: %v", e, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// after has the host say that the job has run for so long.
+// after makes the host say that the job has run for so long.
 func after(elapsed time.Duration) func(*hostapi.Request) {
 	return func(req *hostapi.Request) {
 		if req.Job != nil {
@@ -25,7 +25,7 @@ func after(elapsed time.Duration) func(*hostapi.Request) {
 	}
 }
 
-// periodic returns what the hook says of a job that has run for elapsed, and keeps its state.
+// periodic returns the hook's report on a job that has run for elapsed, and keeps its state.
 func (n *node) periodic(id string, elapsed time.Duration) *hostapi.JobUpdate {
 	n.t.Helper()
 	u := n.do(hostapi.EventPeriodic, "", after(elapsed)).Jobs[id]
@@ -52,7 +52,7 @@ func TestJobIsBilledByWhatItHeldAtEachTime(t *testing.T) {
 		must.Equal(t, "after two hours and a restart", 3.0, *n.periodic(id, 2*time.Hour).Usage.Billing)
 
 		n.jobs[id].Elapsed = 4 * time.Hour
-		_, err := n.resize(id, "ncpus=3", "mem=2gb") // 1.5 an hour until here, 4 from here on
+		_, err := n.resize(id, "ncpus=3", "mem=2gb") // 1.5 units an hour so far, 4 from here on
 		must.NoError(t, err)
 		u := n.periodic(id, 5*time.Hour)
 		must.Equal(t, "an hour after a resize", 10.0, *u.Usage.Billing)

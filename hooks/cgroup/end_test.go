@@ -18,8 +18,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The host may die with an epilogue's answer, or the hook in the middle of it: what comes again
-// tells the same.
+// The host may die with an epilogue's answer, or the hook in the middle of the epilogue. The
+// repeated epilogue has the same report.
 func TestEpilogueAgain(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv")
@@ -34,7 +34,7 @@ func TestEpilogueAgain(t *testing.T) {
 		if first.Usage.Kill.Signal != "SIGKILL" || again.Usage.Kill.Signal != "none" {
 			t.Errorf("kill %+v, again %+v", first.Usage.Kill, again.Usage.Kill)
 		}
-		if s := again.Usage.Series; s == nil || len(s.Times) == 0 { // the points of that moment
+		if s := again.Usage.Series; s == nil || len(s.Times) == 0 { // the points at the time of the second epilogue
 			t.Errorf("series again: %+v", s)
 		}
 		first.Usage.Kill, again.Usage.Kill = nil, nil
@@ -64,7 +64,7 @@ func TestEndWithoutEpilogue(t *testing.T) {
 	}
 }
 
-// A process that enters a cgroup between epilogue and end does not live on.
+// A process that enters a cgroup between epilogue and end is killed.
 func TestEndKillsLatecomers(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -79,8 +79,8 @@ func TestEndKillsLatecomers(t *testing.T) {
 	})
 }
 
-// A job's state that the host has lost is read from the cgroup. The kernel and the job's request
-// have to do if that knows nothing either.
+// If the host has lost a job's state, it is read from the cgroup. If that has none either, the
+// kernel and the job's request are used.
 func TestEpilogueWithoutState(t *testing.T) {
 	for _, record := range []bool{true, false} {
 		t.Run(fmt.Sprintf("record=%v", record), func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestKillReport(t *testing.T) {
 	}
 }
 
-// A process that does not die: every step is tried all the same, what is known is told, and later
-// all goes well.
+// If a process does not die, every step is still tried and the report has what is known. Later
+// everything succeeds.
 func TestEndStuck(t *testing.T) {
 	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(20 * time.Millisecond) }
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -169,8 +169,7 @@ func TestEndStuck(t *testing.T) {
 	})
 }
 
-// The alarm has rung: the signal is sent all the same, and nothing is kept of what could not be
-// done.
+// After the alarm the signal is still sent, and nothing is recorded about the steps that failed.
 func TestEndAfterAlarm(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -191,7 +190,7 @@ func TestEndAfterAlarm(t *testing.T) {
 	})
 }
 
-// The grace leaves time for SIGKILL before the alarm.
+// The grace period leaves time for SIGKILL before the alarm.
 func TestGraceBeforeAlarm(t *testing.T) {
 	edit := func(c *config.File) {
 		c.Cgroup.KillGrace, c.Cgroup.KillTimeout = config.Duration(time.Hour), config.Duration(2*time.Second)
@@ -211,13 +210,13 @@ func TestGraceBeforeAlarm(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// A job with ncpus=0 has the cpu time to die of SIGTERM in its grace.
+// A job with ncpus=0 gets enough cpu time to die of SIGTERM within its grace period.
 func TestGraceLeavesAJobTheCPUTimeToDie(t *testing.T) {
 	edit := func(c *config.File) { c.Cgroup.KillGrace = config.Duration(time.Hour) }
 	onFakes(t, edit, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=0"))
 		pid := n.launch("1.srv")
-		k.Stick(pid) // SIGTERM ends the job when it is let go
+		k.Stick(pid) // SIGTERM ends the process when it is released
 		j, raised := n.cgroup("1.srv"), make(chan bool, 1)
 		go func() {
 			defer k.Unstick(pid)
@@ -238,7 +237,7 @@ func TestGraceLeavesAJobTheCPUTimeToDie(t *testing.T) {
 	})
 }
 
-// TestEndFails fails each step of end in turn; the event can be repeated.
+// TestEndFails makes each step of end fail in turn. The event can be repeated.
 func TestEndFails(t *testing.T) {
 	for _, f := range fakes {
 		n, k := fakeNode(t, f.boot, nil)

@@ -10,8 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// A job that has its hosts to itself is not bound by defaults where exclhost_ignore_default says
-// so.
+// With exclhost_ignore_default the defaults do not apply to a job that has its hosts to itself.
 func TestExclhostIgnoresDefaults(t *testing.T) {
 	edit := func(memory, memsw, hugetlb bool) func(*config.File) {
 		return func(f *config.File) {

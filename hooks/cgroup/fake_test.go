@@ -41,7 +41,7 @@ func fakeNode(
 	return newNode(t, n, roots, opt, edit), k
 }
 
-// spawning starts processes in memory.
+// spawning returns a function that starts processes in memory.
 func spawning(k *kernfstest.Kernel) func(t testing.TB, enter func(pid int)) int {
 	return func(_ testing.TB, enter func(pid int)) int {
 		pid := k.Spawn()
@@ -52,7 +52,7 @@ func spawning(k *kernfstest.Kernel) func(t testing.TB, enter func(pid int)) int 
 	}
 }
 
-// number is a process that nobody holds.
+// number is a process that is not held.
 type number int
 
 func (n number) PID() int                    { return int(n) }
@@ -77,9 +77,9 @@ func onFakes(
 	})
 }
 
-// onEachFake runs a test that boots kernels of its own.
+// onEachFake runs a test that boots its kernels itself.
 func onEachFake(t *testing.T, test func(t *testing.T, boot func(...kernfstest.Option) *kernfstest.Kernel)) {
-	if os.Getenv("HOOKHOST_FAKES") == "no" { // a guest of lab/vm/test: a fake is the same on every kernel
+	if os.Getenv("HOOKHOST_FAKES") == "no" { // in a guest of lab/vm/test; a fake is the same on every kernel
 		return
 	}
 	for _, f := range fakes {

@@ -43,7 +43,7 @@ func gpus(n int) *inventory.Inventory {
 	return inv
 }
 
-// store keeps the inventory as the hook devices does, and has the node's hook find it there.
+// store keeps the inventory as hook devices does, and makes the node's hook find it there.
 func (n *node) store(inv *inventory.Inventory) {
 	n.t.Helper()
 	dir := n.t.TempDir()
@@ -53,7 +53,7 @@ func (n *node) store(inv *inventory.Inventory) {
 	n.devices = loaded
 }
 
-// granted returns what stands on the job's cgroup; nil for nothing.
+// granted returns the grant on the job's cgroup, or nil if there is none.
 func (n *node) granted(id string) *inventory.Grant {
 	n.t.Helper()
 	g, err := inventory.GrantOf(n.cgroup(id))
@@ -67,7 +67,7 @@ func (n *node) holds(id string) string {
 	return holding{grant: n.granted(id)}.holds("ngpus")
 }
 
-// refuses checks how an event is refused.
+// refuses checks that an event is refused in this way.
 func (n *node) refuses(e hostapi.Event, id string, kind hostapi.Kind, text string, resources ...string) {
 	n.t.Helper()
 	out, err := n.event(e, id, asks(resources...))
@@ -76,8 +76,8 @@ func (n *node) refuses(e hostapi.Event, id string, kind hostapi.Kind, text strin
 	}
 }
 
-// Two jobs get different GPUs, each on the NUMA node of its cpus; what is held is held until the
-// end of the job.
+// Two jobs get different GPUs, each on the NUMA node of its cpus. They hold their GPUs until they
+// end.
 func TestBeginGrants(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.store(gpus(8))
@@ -111,7 +111,7 @@ func TestBeginGrants(t *testing.T) {
 		n.do(hostapi.EventEnd, "1.srv")
 		n.do(hostapi.EventEnd, "3.srv")
 		n.do(hostapi.EventBegin, "4.srv", asks("ncpus=2", "ngpus=7", "mem=64mb"))
-		// A job that asks for none has an empty grant on its cgroup.
+		// A job that requests no devices has an empty grant on its cgroup.
 		n.do(hostapi.EventBegin, "5.srv", asks("ncpus=0", "ngpus=0", "mem=64mb"))
 		if g := n.granted("5.srv"); g == nil || g.Devices == nil || len(g.Devices)+len(g.Shared)+len(g.Blocks) != 0 {
 			t.Errorf("granted %+v", g)
@@ -119,7 +119,7 @@ func TestBeginGrants(t *testing.T) {
 	})
 }
 
-// An inventory that cannot be read does not matter to a job that asks for no devices.
+// An unreadable inventory does not matter to a job that requests no devices.
 func TestBeginWithoutDevicesNeedsNone(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.store(gpus(2))
@@ -131,7 +131,7 @@ func TestBeginWithoutDevicesNeedsNone(t *testing.T) {
 	})
 }
 
-// A job without devices leaves cpus near those that are free.
+// A job without devices leaves cpus free near the free devices.
 func TestBeginLeavesCPUsNearDevices(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	all := gpus(2)
@@ -145,8 +145,7 @@ func TestBeginLeavesCPUsNearDevices(t *testing.T) {
 	}
 }
 
-// On a new node a job may come before the hook devices has looked for the first time: it waits for
-// that.
+// On a new node a job may begin before hook devices has finished its first scan. It waits for that.
 func TestBeginWaitsForTheFirstLook(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.store(gpus(1))
@@ -178,7 +177,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindBusy,
 		"ngpus requested (1) exceeds ngpus available (0); what there is could not be found out: "+
 			"nvml: no answer within 10s", one...)
-	broken.Sources[0].Name = configuredSource // which finds no GPUs
+	broken.Sources[0].Name = configuredSource // this source does not find GPUs
 	n.store(broken)
 	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "ngpus requested (1)", one...)
 	n.store(gpus(2))
@@ -192,7 +191,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 func TestDevicesNotEnabled(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, func(c *config.File) { c.Devices.Enabled = false })
 	n.devices = nil
-	// Resources of other names are the site's own.
+	// Resources with other names belong to the site.
 	out := n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=1", "blocks=1.5", "gpus=two", "gpu_mem=high",
 		"gpu_model=any*", "mem=64mb"))
 	want := []string{"ngpus=1 is not enforced: [devices] is not enabled on this host"}
@@ -201,7 +200,7 @@ func TestDevicesNotEnabled(t *testing.T) {
 	}
 }
 
-// A device of the configuration is asked for by its resource.
+// A device from the configuration is requested by its resource.
 func TestBeginGrantsConfigured(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { // of two models
 		c.Device = []config.Device{{Resource: "fpga", Paths: []string{"/dev/fpga0"}},
@@ -231,8 +230,8 @@ func TestJobsPerDevice(t *testing.T) {
 		"ncpus=1", "ngpus=1")
 }
 
-// The cpus of a suspended job are given to others, its devices are not; those of a job that is over
-// are.
+// The cpus of a suspended job are given to others, but its devices are not. Those of a job that has
+// ended are.
 func TestDevicesOfOthersPlace(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.store(gpus(2))
@@ -250,7 +249,7 @@ func TestDevicesOfOthersPlace(t *testing.T) {
 	})
 }
 
-// With vnodes by NUMA node the device is next to the cpus of the vnode that PBS chose.
+// With a vnode per NUMA node the device is near the cpus of the vnode that PBS chose.
 func TestGrantNearVnode(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Vnodes.PerNUMANode = true })
 	n.store(gpus(8))
@@ -269,8 +268,8 @@ func TestGrantNearVnode(t *testing.T) {
 	}
 }
 
-// A hook may die between any two steps of begin. Until the cgroup has its record it is no job's and
-// goes, with what stands on it of devices; from then on all is there.
+// A hook may die between any two steps of begin. Until the cgroup has its record it belongs to no
+// job, and is removed along with any grant on it. After that, everything is complete.
 func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.store(gpus(1))
@@ -296,7 +295,7 @@ func TestBeginKeepsGrantBeforeRecord(t *testing.T) {
 	})
 }
 
-// Devices are given without cpusets, or without cpus, all the same.
+// Devices are also given without cpusets, or without cpus.
 func TestGrantWithoutCPUs(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.Enabled = false })
 	n.store(gpus(2))
@@ -307,8 +306,8 @@ func TestGrantWithoutCPUs(t *testing.T) {
 	}
 }
 
-// A GPU and an instance that is a part of it are not two jobs' at one time, whichever of them the
-// inventory has now.
+// A GPU and an instance that is a part of it are not given to two jobs at the same time, whichever
+// of them is in the inventory.
 func TestHeldDevices(t *testing.T) {
 	gpu := topology.Device{ID: "GPU-0", UUID: "GPU-0"}
 	first, second := topology.Device{ID: "MIG-1", UUID: "MIG-1", Parent: "GPU-0"},
@@ -334,7 +333,7 @@ func TestHeldDevices(t *testing.T) {
 	}
 }
 
-// A job that was given a GPU by its address is not given it once more when that has a UUID.
+// A GPU that was given by its address is not given again when its UUID is known.
 func TestGPUGivenByItsAddressIsNotGivenByItsUUID(t *testing.T) {
 	inv := gpus(2)
 	had := inv.Devices[0]
@@ -378,7 +377,7 @@ func TestNeverEnough(t *testing.T) {
 	}
 }
 
-// A block without cpusets and devices is nothing but its number and its memory.
+// Without cpusets and devices a block consists only of its number and its memory.
 func TestBlocksWithoutCPUs(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, func(c *config.File) {
 		c.Devices.Blocks, c.Cpuset.Enabled, c.Memory.ReservePercent = 2, false, 0
@@ -394,7 +393,7 @@ func TestBlocksWithoutCPUs(t *testing.T) {
 		"ncpus=1", "blocks=1")
 }
 
-// The blocks of a suspended job are given to others, but for their devices.
+// The blocks of a suspended job are given to others, except for their devices.
 func TestFrozenBlocks(t *testing.T) {
 	had := &inventory.Grant{Devices: gpus(1).Devices, Blocks: []int{1}}
 	o := frozen(holding{grant: had})
@@ -420,7 +419,7 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 					t.Errorf("%s is not next to cpus %v", d.ID, cpus)
 				}
 			}
-			// A job that wants a cpu, and so has a part of a block.
+			// This job requests one cpu, and so has a part of a block.
 			n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "mem=64mb"))
 			n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy,
 				"blocks requested (2) exceeds blocks available (1); held: ", "ncpus=1", "blocks=2")
@@ -433,7 +432,7 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 				"blocks=1")
 			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
 				"of 1 of the blocks: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
-			// Less is no mistake, and it is given the whole block.
+			// Requesting less is allowed, and the job is given the whole block.
 			out = n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "mem=1gb", "ngpus=1", "blocks=1"))
 			if g := n.granted("3.srv"); len(g.Devices) != 2 || *out.Usage.MemLimitBytes != 4*gib {
 				t.Errorf("usage %+v, granted %+v", out.Usage, g)
@@ -448,7 +447,7 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 		})
 }
 
-// The memory of a job's blocks is its mem for the follower as well.
+// The follower also enforces the memory of a job's blocks as its mem.
 func TestBlocksByRSS(t *testing.T) {
 	onFakes(t, func(c *config.File) { byRSS(c); c.Devices.Blocks, c.Memory.ReservePercent = 4, 0 },
 		func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -462,7 +461,8 @@ func TestBlocksByRSS(t *testing.T) {
 		})
 }
 
-// A host that cannot be cut is the administrator's, one that is not cut is no job's.
+// A host that cannot be divided is the administrator's fault. A request for blocks where none are
+// configured is the job's.
 func TestBlocksRefused(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Devices.Blocks = 3 })
 	n.store(gpus(8))
@@ -473,7 +473,7 @@ func TestBlocksRefused(t *testing.T) {
 		"blocks=1")
 }
 
-// ncpus of a block are counted as those of a job are.
+// The ncpus of a block are counted like those of a job.
 func TestBlocksCountCPUs(t *testing.T) {
 	for _, tt := range []struct {
 		threads, cores bool
@@ -491,7 +491,7 @@ func TestBlocksCountCPUs(t *testing.T) {
 	}
 }
 
-// Later jobs find the same blocks, whoever holds what.
+// Later jobs see the same blocks, no matter what other jobs hold.
 func TestAssignBlocksBesideAnother(t *testing.T) {
 	p := testPolicy(t, func(f *config.File) { f.Devices.Blocks = 4 })
 	h := fourCPUs(0)
@@ -513,7 +513,7 @@ func TestAssignBlocksBesideAnother(t *testing.T) {
 			}
 		}
 	}
-	// A device alone makes a block not free.
+	// A block is not free if only a device of it is held.
 	one := []holding{{id: "9", grant: &inventory.Grant{Devices: h.devices.Devices[:1]}}}
 	_, err := p.assign(h, ask{blocks: 4}, one)
 	want := "blocks requested (4) exceeds blocks available (3); held: nvidia0 by job 9"
@@ -522,8 +522,8 @@ func TestAssignBlocksBesideAnother(t *testing.T) {
 	}
 }
 
-// A job that is resized holds the devices and blocks of both sizes. Devices that it gives up leave
-// with the grant that comes, which has the next serial.
+// A job that is being resized holds the devices and blocks of both sizes. Devices that it gives up
+// are leaving in the new grant, which has the next serial.
 func TestGrantsOfAResize(t *testing.T) {
 	d := gpus(4).Devices
 	had := &inventory.Grant{Devices: d[:2], Leaving: d[3:], Blocks: []int{0}, Serial: 3}
@@ -545,7 +545,7 @@ func TestGrantsOfAResize(t *testing.T) {
 	}
 }
 
-// On a kernel: what a job was given stands on its cgroup and goes with it.
+// On a real kernel the job's grant is on its cgroup and disappears with it.
 func TestKernelGrant(t *testing.T) {
 	n := realNode(t, nil)
 	n.store(gpus(8))
@@ -563,7 +563,7 @@ func TestKernelGrant(t *testing.T) {
 	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "ngpus=8", "mem=64mb"))
 }
 
-// A resize keeps what it can of the job's devices, and gives up the rest.
+// A resize keeps as many of the job's devices as it can, and gives up the rest.
 func TestResizeGrants(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.store(gpus(8))
@@ -600,7 +600,7 @@ func TestResizeGrants(t *testing.T) {
 			n.refuses(hostapi.EventResize, "1.srv", tt.kind, tt.text, tt.ask...)
 			must.Equal(t, fmt.Sprint(tt.ask), before, n.granted("1.srv"))
 		}
-		// A device that was not found this time is its own all the same.
+		// The job keeps a device that was not found this time.
 		n.store(gpus(0))
 		if _, err := n.resize("1.srv", "ncpus=2", "mem=128mb", "ngpus=7"); err != nil {
 			t.Error(err)
@@ -615,7 +615,7 @@ func TestResizeGrants(t *testing.T) {
 	})
 }
 
-// A job that began before jobs were given devices is left alone until it asks for some.
+// A job that began before devices were enabled is left alone until it requests some.
 func TestResizeOfOlderJob(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewHybrid, func(c *config.File) { c.Devices.Enabled = false })
 	n.store(gpus(2))
@@ -632,7 +632,7 @@ func TestResizeOfOlderJob(t *testing.T) {
 	}
 }
 
-// Whatever step of a resize fails, the job has the devices that it had.
+// If any step of a resize fails, the job keeps the devices that it had.
 func TestResizeFailsWithDevices(t *testing.T) {
 	for _, f := range fakes {
 		for name, way := range map[string][2]int{"up": {1, 2}, "down": {2, 1}} {
@@ -677,8 +677,8 @@ func TestResizeFailsWithDevices(t *testing.T) {
 	}
 }
 
-// A device that a job gave up is in its filter, and nobody else's, until hook devices has had the
-// event too.
+// A device that a job gave up stays in its filter, and nobody else gets it, until hook devices has
+// handled the event too.
 func TestDeviceGivenUpIsNobodysUntilTheFilterFollows(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	n.store(gpus(4))
@@ -696,8 +696,8 @@ func TestDeviceGivenUpIsNobodysUntilTheFilterFollows(t *testing.T) {
 	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=1", "ngpus=3", "mem=64mb"))
 }
 
-// While a job is resized, others are given neither the devices that it has nor those that it is to
-// get. That holds for a job that has given up a device before, too.
+// While a job is being resized, others get neither the devices that it has nor those that it will
+// get. That is also true if the job gave up a device before.
 func TestDevicesOfAResizeUnderWayAreTaken(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	n.store(gpus(4))
@@ -739,7 +739,7 @@ func TestResizeBlocks(t *testing.T) {
 	}
 }
 
-// This hook reads what the hook devices left in the state directory.
+// This hook reads the inventory that hook devices stored in the state directory.
 func TestInventoryOfStateDir(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	c := config.Default()

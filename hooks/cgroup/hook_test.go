@@ -15,7 +15,7 @@ func TestLifeOnFakes(t *testing.T) {
 
 func TestLifeOnKernel(t *testing.T) { testLife(t, realNode(t, nil)) }
 
-// testLife walks one job through all events, on a fake kernel or on the real one.
+// testLife takes one job through all events, on a fake kernel or on the real one.
 func testLife(t *testing.T, n *node) {
 	const id = "1.srv"
 	out := n.begin(id)
@@ -40,7 +40,7 @@ func testLife(t *testing.T, n *node) {
 		t.Errorf("attach: %d processes attached, want 1", got)
 	}
 	members := []int{leader, second, third}
-	slices.Sort(members) // pids may have begun anew in between
+	slices.Sort(members) // pids may have wrapped around in between
 	must.Equal(t, "processes", members, n.inside(id))
 	if s := n.state(id); s.BegunMicros == 0 || s.NCPUs != 1 {
 		t.Errorf("state: %+v", s)
@@ -59,7 +59,7 @@ func testLife(t *testing.T, n *node) {
 	if out.Diag != "" || out.JobStderr != nil || out.Notes != nil {
 		t.Errorf("epilogue: %+v", out)
 	}
-	for name := range used { // what begin has claimed is told, and nothing else
+	for name := range used { // the report has exactly what begin has claimed
 		if _, told := out.ResourcesUsed[name]; !told {
 			t.Errorf("epilogue: resources_used without %s: %v", name, out.ResourcesUsed)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// hostile are values that any user can ask for.
+// hostile are values that any user can request.
 var hostile = []string{
 	"", "0", "-1", "1", "2", "1b", "1kb", "1048577b", "4194304", "4194305",
 	"2147483647", "2147483648", "5000000000", "1000000gb",
@@ -23,7 +23,7 @@ var hostile = []string{
 	strings.Repeat("9", 70000),
 }
 
-// Whatever a job asks for, it is refused, or has to wait, or gets it: no job takes a node down.
+// Whatever a job requests, the result is a refusal, a wait or a grant. No job makes a node fail.
 func TestHostileAsks(t *testing.T) {
 	edits := map[string]func(*config.File){
 		"as it comes": nil,
@@ -53,7 +53,7 @@ func TestHostileAsks(t *testing.T) {
 	}
 }
 
-// The same of chunks, and of their sums.
+// The same is true of chunks, and of their sums.
 func TestHostileChunks(t *testing.T) {
 	const most = "9223372036854775807b"
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
@@ -76,7 +76,7 @@ func TestHostileChunks(t *testing.T) {
 	})
 }
 
-// suffer has a job begin, launch and end that asks for all of it, and another one become that.
+// suffer begins, launches and ends a job with this request, and resizes another one to it.
 func (n *node) suffer(t *testing.T, resources hostapi.Resources, chunks string) {
 	t.Helper()
 	what := fmt.Sprintf("%.60q in %.80q", fmt.Sprint(resources), chunks)
@@ -111,7 +111,7 @@ func (n *node) suffer(t *testing.T, resources hostapi.Resources, chunks string) 
 	n.want()
 }
 
-// The kernel's own bounds are known at begin, not only when a program is to start.
+// begin knows the kernel's own bounds, so that a launch does not fail because of them.
 func TestKernelHostileLimits(t *testing.T) {
 	n := realNode(t, nil)
 	for _, tt := range []struct {
@@ -132,7 +132,7 @@ func TestKernelHostileLimits(t *testing.T) {
 	n.want()
 }
 
-// A value that the kernel can never take is refused in words, at begin and at resize.
+// A value that the kernel can never accept is refused with an explanation, at begin and at resize.
 func TestHostileWords(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "2.srv")

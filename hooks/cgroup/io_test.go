@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// sysWith is a /sys with these files.
+// sysWith returns a /sys with these files.
 func sysWith(t *testing.T, files string) *kernfs.FS {
 	t.Helper()
 	dir := t.TempDir()

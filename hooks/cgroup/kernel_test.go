@@ -28,19 +28,20 @@ import (
 
 var prefixes atomic.Int64
 
-// realNode is this machine, as root, with a prefix of its own.
+// realNode is this machine, as root, with a unique prefix.
 func realNode(t testing.TB, edit func(*config.File)) *node {
 	t.Helper()
 	return realNodeOf(t, 0, edit)
 }
 
-// realNodeOf takes of this machine what is of a mode; 0 is all of it.
+// realNodeOf uses only what this machine has in that mode; 0 means everything.
 func realNodeOf(t testing.TB, mode cgroup.Mode, edit func(*config.File)) *node {
 	t.Helper()
 	return realNodeBehind(t, mode, edit, nil)
 }
 
-// realNodeBehind is realNodeOf with the cgroup file system behind another one, unless that is nil.
+// realNodeBehind is realNodeOf with the cgroup file system wrapped in another one, unless that is
+// nil.
 func realNodeBehind(
 	t testing.TB,
 	mode cgroup.Mode,
@@ -77,19 +78,19 @@ func realNodeBehind(
 	return newNode(t, n, roots, opt, edit)
 }
 
-// actor is this test program as a job's process.
+// actor is this test program in the role of a job's process.
 type actor struct {
 	child *proc.Child
 	stdin *os.File
 }
 
-// startActor starts one and waits until it is ready.
+// startActor starts an actor and waits until it is ready.
 func startActor(t testing.TB, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
 	return startLabelled(t, nil, enter, what, args...)
 }
 
-// startLabelled starts one with variables in its environment.
+// startLabelled starts an actor with variables in its environment.
 func startLabelled(t testing.TB, env []string, enter func(pid int), what string, args ...string) actor {
 	t.Helper()
 	spec := &exec.Cmd{Env: env, Args: append([]string{"actor", actorArg, what}, args...)}
@@ -100,11 +101,11 @@ func startLabelled(t testing.TB, env []string, enter func(pid int), what string,
 	return actor{child: p.Child, stdin: p.In}
 }
 
-// A job that takes more than its memory is killed by the kernel, and told who was. The kernel logs
-// ten kills in five seconds, of whatever cgroup. The job is told only that one was killed if other
-// tests have used these up.
+// The kernel kills a process of a job that exceeds its memory, and the job is told which one. The
+// kernel logs ten kills in five seconds, over all cgroups. If other tests have used these up, the
+// job is told only that one was killed.
 func TestKernelOOM(t *testing.T) {
-	// Its pid is that of the first pid namespace, where the test may not be.
+	// The message has the pid in the first pid namespace, where the test may not be.
 	named := regexp.MustCompile(`^Cgroup mem limit exceeded: Killed process \d+ \(exe\) total-vm:`)
 	for range 6 {
 		line := killedForMemory(t)
@@ -120,7 +121,7 @@ func TestKernelOOM(t *testing.T) {
 	t.Error("the kernel never said whom it killed")
 }
 
-// killedForMemory runs a job out of memory and returns what its standard error tells.
+// killedForMemory makes a job run out of memory and returns its lines on standard error.
 func killedForMemory(t *testing.T) string {
 	t.Helper()
 	n := realNode(t, nil)
@@ -137,7 +138,7 @@ func killedForMemory(t *testing.T) string {
 		t.Fatalf("diag %q, stderr %q", out.Diag, out.JobStderr)
 	}
 	u, least := out.Usage, int64(60*mib)
-	if !n.tree.Has("peak") { // only a sample can have seen it
+	if !n.tree.Has("peak") { // without the kernel's peak only a sample can have seen it
 		least = 0
 	}
 	if *u.OOMKills != 1 || *u.MemLimitBytes != 64*mib || *u.MemBytes < least || *u.MemBytes > 66*mib ||
@@ -149,7 +150,7 @@ func killedForMemory(t *testing.T) string {
 	return out.JobStderr[0]
 }
 
-// mem is what the job held, not what the kernel kept of the files that it read.
+// mem is what the job held, without the page cache of the files that it read.
 func TestKernelPeak(t *testing.T) {
 	n := realNode(t, nil)
 	file := filepath.Join(t.TempDir(), "file")
@@ -161,7 +162,7 @@ func TestKernelPeak(t *testing.T) {
 	}
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=1gb"))
 	a := startActor(t, n.launches("1.srv"), "hold", fmt.Sprint(50*mib), file)
-	held := rssAnon(t, a.child.PID) // 50 MiB and what the program needs for itself, which is more under -race
+	held := rssAnon(t, a.child.PID) // 50 MiB, and what the program itself needs, which is more under -race
 	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
 	if mem := *u.MemBytes; held < 50*mib || mem < held-mib || mem > held+8*mib || u.MemSource != memSampled {
 		t.Errorf("mem %d MiB, of which the process held %d; %s", mem/mib, held/mib, u.MemSource)
@@ -171,7 +172,7 @@ func TestKernelPeak(t *testing.T) {
 	}
 }
 
-// rssAnon is the private memory of a process, in bytes.
+// rssAnon returns the private memory of a process, in bytes.
 func rssAnon(t *testing.T, pid int) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -184,8 +185,8 @@ func rssAnon(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// SIGTERM comes first and the grace is kept: to the end where a process ignores it, no longer where
-// none does.
+// SIGTERM comes first. The grace period lasts to its end if a process ignores SIGTERM, but ends
+// early if none does.
 func TestKernelGrace(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -193,7 +194,7 @@ func TestKernelGrace(t *testing.T) {
 		want   hostapi.KillReport
 		seen   unix.Signal
 		grace  time.Duration
-		within bool // the grace
+		within bool // the job ends within the grace period
 	}{
 		{"obeyed", "sleep", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM, 5 * time.Second, true},
 		{"obeyed when it goes on", "stop", hostapi.KillReport{Signal: "SIGTERM", Stragglers: 1}, unix.SIGTERM,
@@ -220,7 +221,8 @@ func TestKernelGrace(t *testing.T) {
 	}
 }
 
-// A hook that starts finds its jobs again and removes what is none's, with its processes.
+// A hook that starts finds its jobs again, and removes cgroups that belong to no job, with their
+// processes.
 func TestKernelSweep(t *testing.T) {
 	n := realNode(t, nil)
 	for _, id := range []string{"1.srv", "2.srv"} {
@@ -240,13 +242,13 @@ func TestKernelSweep(t *testing.T) {
 	}
 }
 
-// The hook as hookhost sees it: JSON on a wire, events found by their methods.
+// The hook is tested the way hookhost uses it: through JSON, with events found by their methods.
 func TestThroughHostapi(t *testing.T) {
 	n := realNode(t, nil)
-	n.hook.die() // a hook has one program at a time
+	n.hook.die() // a hook has only one program at a time
 	c := config.Default()
 	c.Cgroup.Prefix = fmt.Sprintf("%s_%d", testPrefix(), prefixes.Load())
-	c.Cgroup.Systemd = "off" // the node's parent of jobs was made without
+	c.Cgroup.Systemd = "off" // the node's parent of jobs was created without systemd
 	text, err := json.Marshal(c)
 	must.NoError(t, err)
 	var made *hook

@@ -19,21 +19,21 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// buffer holds so many bytes in the kernel: in sockets or pipes that nobody reads.
+// buffer holds so many bytes in the kernel, in sockets or pipes that nobody reads.
 func buffer(kind, text string) error {
 	want, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return err
 	}
-	block := make([]byte, 64<<10) // one for all: the runtime frees nothing here
+	block := make([]byte, 64<<10) // shared, because the runtime does not free it here
 	for want > 0 {
-		var fds [2]int // what is written to the second lies until somebody reads the first
+		var fds [2]int // what is written to the second stays there until somebody reads the first
 		switch kind {
 		case "unix":
 			fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		case "pipe":
 			if err = unix.Pipe(fds[:]); err == nil {
-				unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20) // where it may not, it is a smaller one
+				unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20) // if that is not allowed, the pipe is smaller
 			}
 		case "tcp":
 			fds, err = connection()
@@ -60,7 +60,7 @@ func buffer(kind, text string) error {
 	return nil
 }
 
-// connection returns both ends of a TCP connection by way of the loopback.
+// connection returns both ends of a TCP connection over the loopback.
 func connection() (fds [2]int, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,10 +86,10 @@ func connection() (fds [2]int, err error) {
 	return fds, nil
 }
 
-var kept []any // open to the end of the process
+var kept []any // open until the process ends
 
-// With enforce = rss the kernel limits what a job holds in sockets and pipes to mem and the
-// allowance for page cache together. It refuses more, or kills.
+// With enforce = rss the kernel limits a job's sockets and pipes to mem plus the allowance for page
+// cache. Beyond that it refuses, or kills.
 func TestKernelRSSBoundsBuffers(t *testing.T) {
 	const mem = 64 * mib
 	for _, kind := range []string{"tcp", "unix", "pipe"} {
@@ -98,7 +98,7 @@ func TestKernelRSSBoundsBuffers(t *testing.T) {
 			n.begin("1.srv", asks("ncpus=1", fmt.Sprintf("mem=%db", int64(mem))))
 			j := n.cgroup("1.srv")
 			a := startActor(t, n.launches("1.srv"), "buffer", kind, fmt.Sprint(3*mem))
-			if kind == "tcp" { // each socket is granted a little
+			if kind == "tcp" { // the kernel always grants each socket a little
 				must.NoError(t, unix.Prlimit(a.child.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 220, Max: 220}, nil))
 			}
 			a.stdin.Close()
@@ -109,7 +109,7 @@ func TestKernelRSSBoundsBuffers(t *testing.T) {
 					most, since = now, time.Now()
 				}
 				if time.Since(start) > time.Minute {
-					break // a TCP connection may go on and on, as its buffers are merged
+					break // a TCP connection can accept data indefinitely, because its buffers are merged
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -121,8 +121,7 @@ func TestKernelRSSBoundsBuffers(t *testing.T) {
 	}
 }
 
-// buffered is the job's memory, or its buffers of TCP where v1 counts them separately and they are
-// more.
+// buffered is the job's memory, or its TCP buffers if v1 counts them separately and they are more.
 func (n *node) buffered(j *cgroup.Job) (most int64) {
 	n.t.Helper()
 	for _, dir := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
@@ -140,8 +139,8 @@ func (n *node) buffered(j *cgroup.Job) (most int64) {
 	return most
 }
 
-// The kernel bounds buffers of TCP by mem on v1, too, where it counts them beside all else. Each
-// socket is granted a little all the same, so that there are only a hundred here.
+// The kernel limits TCP buffers to mem on v1, too, where it counts them separately from the rest.
+// It always grants each socket a little, so the test uses only a hundred.
 func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 	const mem = 64 * mib
 	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes"); err != nil {
@@ -160,7 +159,7 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 	a := startActor(t, n.launches("1.srv"), "buffer", "tcp", fmt.Sprint(160*mib))
 	must.NoError(t, unix.Prlimit(a.child.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 220, Max: 220}, nil))
 	a.stdin.Close()
-	// The writer goes on until the kernel takes no more, or until it has what it wants.
+	// The writer continues until the kernel accepts no more, or until it has written enough.
 	most, since := int64(0), time.Now()
 	for most < mem/2 || time.Since(since) < 2*time.Second {
 		if now := number("memory.kmem.tcp.max_usage_in_bytes"); now > most {
@@ -171,17 +170,17 @@ func TestKernelBoundsBuffersOfTCP(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if most > mem+mem/4 { // what the kernel cannot refuse, it grants
+	if most > mem+mem/4 { // the kernel grants what it cannot refuse
 		t.Errorf("%d MiB of buffers, want %d", most>>20, mem>>20)
 	}
 }
 
-// Names of files that the kernel remembers for a job are its caches, not the job's memory.
+// File names that the kernel caches for a job do not count as the job's memory.
 func TestKernelRSSLeavesCachesOut(t *testing.T) {
 	n := realNode(t, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=24mb"))
-	sh := startShell(t, n.launches("1.srv")) // with the race detector this program has 24 MiB itself
-	// tmpfs, as /tmp may be, remembers none.
+	sh := startShell(t, n.launches("1.srv")) // with the race detector this program itself has 24 MiB
+	// tmpfs, which /tmp may be, does not cache names.
 	fmt.Fprintln(sh.In, `i=0; while [ $i -lt 120000 ]; do [ -e /usr/there-is-no-file-of-this-name-$$-$i ]; i=$((i+1)); done; echo`)
 	if line, err := sh.Out.ReadString('\n'); err != nil {
 		t.Fatalf("the shell: %q, %v", line, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// records hands out one record a Read, as /dev/kmsg does.
+// records returns one record per Read, like /dev/kmsg.
 type records []string
 
 func (r *records) Read(b []byte) (int, error) {
@@ -23,7 +23,7 @@ func (r *records) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Lines as Linux 6.18 wrote them, with paths and pids changed.
+// Lines as written by Linux 6.18, with paths and pids changed.
 const (
 	summary = "4,401,419843018,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=1.srv," +
 		"mems_allowed=0,oom_memcg=/pbs_jobs.service/jobid/1.srv,task_memcg=/pbs_jobs.service/jobid/1.srv," +
@@ -128,7 +128,7 @@ func readOOM(r io.Reader, path string, since int64) ([]oomKill, error) {
 }
 
 // FuzzReadOOM reads any two records. A program chooses its name. Whatever the name is, a kill
-// belongs to the cgroup that the kernel names, and to no other job's.
+// belongs only to the job whose cgroup the kernel names.
 func FuzzReadOOM(f *testing.F) {
 	f.Add(summary, killed, "python3")
 	f.Add("4,1,9,-;Tasks in /p/jobid/1.srv are going to be killed", killed, ",task_memcg=/p/jobid/2.srv,task=x,pid=1")

@@ -14,24 +14,24 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// lives is a node whose jobs come and go, and what should be there.
+// lives is a node whose jobs begin and end, with the state that is expected.
 type lives struct {
 	*node
 	k    *kernfstest.Kernel
 	live map[string]*life
 }
 
-// life is a job that has begun and not ended.
+// life is a job that has begun but not ended.
 type life struct {
 	ncpus, ngpus    int
 	mem             int64
-	pids            []int // that live
-	stuck           []int // of them, in the kernel
+	pids            []int // of live processes
+	stuck           []int // those that the kernel does not release
 	suspended, over bool
-	resumed         bool // its cpus may be another's since
-	attached        int  // at the most
+	resumed         bool // since then its cpus may also be another job's
+	attached        int  // at most
 	used            [6]float64
-	killed          bool // for memory
+	killed          bool // for exceeding memory
 }
 
 const (
@@ -40,7 +40,8 @@ const (
 	lifeMem  = 16 * gib
 )
 
-// checkTB is a rapid.T as a testing.TB. The methods of rapid.T are above those of the test around.
+// checkTB makes a rapid.T a testing.TB. The methods of rapid.T take precedence over those of the
+// surrounding test.
 type (
 	checkTB struct {
 		*rapid.T
@@ -50,9 +51,9 @@ type (
 	outermost struct{ testing.TB }
 )
 
-// TestJobsStayApartWhateverHappens has events, processes, failing kernel calls and crashes of the
-// hook in any order, and compares kernel and model after each. A failure is made as short as it can
-// be. -rapid.seed repeats it, and -rapid.checks and -rapid.steps ask for more.
+// TestJobsStayApartWhateverHappens combines events, processes, failing kernel calls and crashes of
+// the hook in any order. After each it compares the kernel with a model. A failure is reduced to
+// the shortest sequence. -rapid.seed repeats it, while -rapid.checks and -rapid.steps run more.
 func TestJobsStayApartWhateverHappens(t *testing.T) {
 	onEachFake(t, func(t *testing.T, boot func(...kernfstest.Option) *kernfstest.Kernel) {
 		t.Parallel()
@@ -88,7 +89,7 @@ func TestJobsStayApartWhateverHappens(t *testing.T) {
 	})
 }
 
-// pick returns a job that is as asked for, or has the action skipped.
+// pick returns a job that meets the condition, or skips the action.
 func (l *lives) pick(r *rapid.T, is func(*life) bool) (id string, j *life) {
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(l.live)) {
@@ -110,13 +111,13 @@ func (l *lives) pickProcess(r *rapid.T) (j *life, pid int) {
 	return j, rapid.SampledFrom(j.pids).Draw(r, "pid")
 }
 
-// Trouble of an event: a call of the kernel fails, or the hook dies at one.
+// The trouble that can happen in an event: a kernel call fails, or the hook dies at one.
 const (
 	fails = "fails"
 	dies  = "dies"
 )
 
-// trouble sends an event, with trouble or without. A hook that died has a successor then.
+// trouble sends an event, with or without trouble. If the hook died, another one is started.
 func (l *lives) trouble(r *rapid.T, send func() error) (what string, err error) {
 	switch what = rapid.SampledFrom([]string{"", "", "", fails, dies}).Draw(r, "trouble"); what {
 	case fails:
@@ -133,7 +134,7 @@ func (l *lives) trouble(r *rapid.T, send func() error) (what string, err error) 
 	return what, send()
 }
 
-// again is trouble of an event that has to succeed in the end.
+// again is like trouble, for an event that must succeed in the end.
 func (l *lives) again(r *rapid.T, e hostapi.Event, id string, edit ...func(*hostapi.Request)) (out *hostapi.Outcome) {
 	what, err := l.trouble(r, l.sends(e, id, &out, edit...))
 	if what == dies || what == fails && err != nil {
@@ -143,7 +144,7 @@ func (l *lives) again(r *rapid.T, e hostapi.Event, id string, edit ...func(*host
 	return out
 }
 
-// sends is event, for trouble.
+// sends wraps event for trouble.
 func (l *lives) sends(e hostapi.Event, id string, out **hostapi.Outcome, edit ...func(*hostapi.Request)) func() error {
 	return func() (err error) {
 		*out, err = l.event(e, id, edit...)

@@ -27,7 +27,7 @@ func (l *lives) askFor(r *rapid.T) (want life, edit func(*hostapi.Request)) {
 		fmt.Sprintf("ngpus=%d", want.ngpus))
 }
 
-// fits is how an event that asks for so much is to be answered.
+// fits returns the expected answer to an event that requests so much.
 func (l *lives) fits(id string, want life) hostapi.Kind {
 	var cpus kernfs.IDSet
 	gpus, mem := want.ngpus, want.mem
@@ -60,7 +60,7 @@ func (l *lives) beginJob(r *rapid.T) {
 	var out *hostapi.Outcome
 	what, err := l.trouble(r, l.sends(hostapi.EventBegin, id, &out, edit))
 	if what == fails && err != nil {
-		l.want(slices.Sorted(maps.Keys(l.live))...) // it has undone what it did
+		l.want(slices.Sorted(maps.Keys(l.live))...) // the hook has undone what it did
 		return
 	}
 	if what == dies {
@@ -86,7 +86,8 @@ func (l *lives) launchJob(r *rapid.T) {
 	j.pids = append(j.pids, pid)
 }
 
-// attach takes in a session of two. A third process has left it and stays outside.
+// attach attaches a session of two processes. A third process has left the session and stays
+// outside.
 func (l *lives) attach(r *rapid.T) {
 	id, j := l.pick(r, isRunning)
 	pid := l.k.Spawn()
@@ -117,7 +118,7 @@ func (l *lives) exit(r *rapid.T) {
 	j.lose(pid)
 }
 
-// stick has a process neither die nor stop, as one that waits for a dead disk.
+// stick makes a process neither die nor stop, as if it waited for a dead disk.
 func (l *lives) stick(r *rapid.T) {
 	j, pid := l.pickProcess(r)
 	l.k.Stick(pid)
@@ -136,14 +137,14 @@ func (l *lives) release(j *life) {
 		l.k.Unstick(pid)
 	}
 	j.stuck = nil
-	if j.over { // SIGKILL has waited
+	if j.over { // SIGKILL is pending
 		j.pids = nil
 	}
 }
 
 func isStuck(j *life) bool { return len(j.stuck) > 0 }
 
-// gone is a job whose place is free before its end.
+// gone reports whether the job's place is free before its end.
 func (j *life) gone() bool { return j.over && !isStuck(j) }
 
 func (j *life) lose(pids ...int) {
@@ -162,9 +163,9 @@ func (l *lives) exceed(r *rapid.T) {
 	l.charge(j, pid, kernfstest.Memory{Anon: j.mem})
 }
 
-// charge has a process use memory, for which the kernel may kill some of its job.
+// charge makes a process use memory, for which the kernel may kill processes of its job.
 func (l *lives) charge(j *life, pid int, m kernfstest.Memory) {
-	if isStuck(j) { // such a process is killed and lives
+	if isStuck(j) { // such a process is killed but lives on
 		return
 	}
 	killed := l.k.Charge(pid, m)
@@ -178,8 +179,8 @@ func (l *lives) charge(j *life, pid int, m kernfstest.Memory) {
 }
 
 func (l *lives) suspend(r *rapid.T) {
-	id, j := l.pick(r, func(j *life) bool { return isRunning(j) && !isStuck(j) }) // else it takes seconds
-	j.suspended = true                                                            // whatever the hook says
+	id, j := l.pick(r, func(j *life) bool { return isRunning(j) && !isStuck(j) }) // otherwise it would take seconds
+	j.suspended = true                                                            // whatever the hook answers
 	l.again(r, hostapi.EventPostsuspend, id)
 }
 
@@ -193,7 +194,7 @@ func (l *lives) resize(r *rapid.T) {
 	id, j := l.pick(r, isRunning)
 	want, edit := l.askFor(r)
 	if !l.tree.Has("cgroup2") && (want.ncpus == 0) != (j.ncpus == 0) {
-		r.SkipNow() // refused where the job's cpuset is a v1 hierarchy: TestResizeToAndFromNoCPUs...
+		r.SkipNow() // refused if the job's cpuset is a v1 hierarchy: TestResizeToAndFromNoCPUs...
 	}
 	expected := l.fits(id, want)
 	before, mark := l.limitsNow(id), l.state(id).JobMark
@@ -206,14 +207,14 @@ func (l *lives) resize(r *rapid.T) {
 	l.confineDevices(id)
 	if err == nil {
 		j.ncpus, j.ngpus, j.mem = want.ncpus, want.ngpus, want.mem
-		edit(&hostapi.Request{Job: l.jobs[id]}) // as the host notes it
+		edit(&hostapi.Request{Job: l.jobs[id]}) // as the host records it
 	}
 	switch {
-	case err == nil && (expected == "" || l.anyResumed()): // those that share go on to
+	case err == nil && (expected == "" || l.anyResumed()): // jobs that share cpus still do
 	case err == nil:
 		l.t.Fatalf("resize of %s, with %+v", id, want)
 	case what == dies || what == fails && errors.Is(err, errNotUndone):
-		// MoM requeues the job, which is withheld what was to come until then.
+		// MoM requeues the job. Until then nobody gets what the job was to get.
 		l.checkApart()
 		l.release(j)
 		l.do(hostapi.EventEnd, id)
@@ -234,7 +235,8 @@ func (l *lives) anyResumed() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.live)), func(j *life) bool { return j.resumed })
 }
 
-// confineDevices does what the hook devices does after a resize: what a job gives up is free then.
+// confineDevices does the work of hook devices after a resize. After that, the devices that the job
+// gave up are free.
 func (l *lives) confineDevices(id string) {
 	if !l.cgroup(id).Exists() {
 		return
@@ -253,7 +255,7 @@ func (l *lives) epilogue(r *rapid.T) {
 	var out *hostapi.Outcome
 	state := l.job(id).State
 	what, err := l.trouble(r, l.sends(hostapi.EventEpilogue, id, &out))
-	if what == dies { // its answer is lost
+	if what == dies { // the answer is lost
 		l.job(id).State = state
 	}
 	if what == dies || what == fails && err != nil {
@@ -270,7 +272,8 @@ func (l *lives) epilogue(r *rapid.T) {
 	}
 }
 
-// failsToEnd sends an event of a job's end in vain: a process of the job stays, and all it holds.
+// failsToEnd sends an event of a job's end that fails: a process of the job remains, and the job
+// still holds everything.
 func (l *lives) failsToEnd(e hostapi.Event, id string) {
 	timeout := &l.policy.Cgroup.KillTimeout
 	had := *timeout
@@ -305,7 +308,7 @@ func (l *lives) periodic(r *rapid.T) {
 	}
 }
 
-// staleList is a periodic whose list is from before all jobs began.
+// staleList sends a periodic with a list from before all jobs began.
 func (l *lives) staleList(*rapid.T) {
 	l.do(hostapi.EventPeriodic, "", func(r *hostapi.Request) { r.JobList = nil })
 }
@@ -317,7 +320,7 @@ func (l *lives) restartHook(*rapid.T) {
 	}
 }
 
-// loseRecord restarts the hook of a host that has lost its record of a job.
+// loseRecord restarts the hook after the host has lost its record of a job.
 func (l *lives) loseRecord(r *rapid.T) {
 	id, _ := l.pick(r, isRunning)
 	delete(l.jobs, id)

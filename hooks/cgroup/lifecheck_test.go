@@ -12,8 +12,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// measured checks that no counter of a job has become less. mem is sampled, and begins anew with
-// each hook.
+// measured checks that no counter of a job has decreased, except mem. That is sampled, and starts
+// again with each hook.
 func (l *lives) measured(id string, u *hostapi.HostUsage) {
 	j := l.live[id]
 	if j == nil {
@@ -46,7 +46,7 @@ func (l *lives) measured(id string, u *hostapi.HostUsage) {
 	}
 }
 
-// check compares what is with what should be.
+// check compares the actual state with the expected one.
 func (l *lives) check() {
 	l.want(slices.Sorted(maps.Keys(l.live))...)
 	var alive []int
@@ -71,7 +71,8 @@ func (l *lives) check() {
 // limiting matches the hierarchies in which a job has limits.
 var limiting = regexp.MustCompile(`^0::|[:,](memory|cpu|cpuset|pids)[:,]`)
 
-// checkInside finds each process of the job, and no other, in its cgroup of each hierarchy.
+// checkInside checks that each hierarchy's cgroup of the job has all the job's processes and no
+// others.
 func (l *lives) checkInside(id string, j *life) {
 	inside, err := l.cgroup(id).Processes()
 	must.NoError(l.t, err)
@@ -82,7 +83,7 @@ func (l *lives) checkInside(id string, j *life) {
 		text, err := l.roots.Proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
 		must.NoError(l.t, err)
 		for line := range strings.Lines(string(text)) {
-			apart := j.ncpus == 0 && strings.Contains(line, ":cpuset:") // the cpuset of jobs without cpus
+			apart := j.ncpus == 0 && strings.Contains(line, ":cpuset:") // the common cpuset of jobs without cpus
 			if limiting.MatchString(line) && !apart && !strings.HasSuffix(line, "/"+id+"\n") {
 				l.t.Fatalf("process %d of %s is in %s", pid, id, line)
 			}
@@ -90,7 +91,7 @@ func (l *lives) checkInside(id string, j *life) {
 	}
 }
 
-// checkLimits finds the limits in force that were asked for and noted.
+// checkLimits checks that the limits in force are those that were requested and recorded.
 func (l *lives) checkLimits(id string, j *life) {
 	now, s := l.limitsNow(id), l.state(id)
 	if now.CPUs.Len() != j.ncpus || now.Mem == nil || *now.Mem != j.mem {
@@ -108,8 +109,8 @@ func (l *lives) checkLimits(id string, j *life) {
 	}
 }
 
-// checkApart finds nothing granted twice. A suspended job's cpus and memory may be another's, and
-// its cpus still when it runs on.
+// checkApart checks that nothing is granted twice. A suspended job's cpus and memory may also be
+// another's, and still its cpus after it resumes.
 func (l *lives) checkApart() {
 	var cpus kernfs.IDSet
 	held := map[string]string{}
@@ -141,7 +142,7 @@ func (l *lives) checkApart() {
 	}
 }
 
-// finishAll ends what is left, and finds nothing of it in the hook.
+// finishAll ends the remaining jobs, and checks that the hook has forgotten them.
 func (l *lives) finishAll() {
 	for id, j := range l.live {
 		l.release(j)

@@ -24,7 +24,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// fourCPUs is a host with four cores in one socket and 10 GiB.
+// fourCPUs returns a host with four cores in one socket and 10 GiB.
 func fourCPUs(swap int64) host {
 	node := &topology.Node{MemTotal: 10 * gib, SwapTotal: swap, Threads: 1, Online: kernfs.IDs(0, 1, 2, 3),
 		NUMA: []topology.NUMANode{{CPUs: kernfs.IDs(0, 1, 2, 3), MemTotal: 10 * gib, HasMemory: true}}}
@@ -56,7 +56,7 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 		shares := uint64(cpus.Len()) * 1000
 		return cgroup.Limits{CPUs: cpus, Mems: kernfs.IDs(0), Mem: &mem, MemSwap: &memsw, CPUShares: shares}
 	}
-	// little is what a job without cpus has of their time.
+	// little is the cpu time of a job without cpus.
 	little := cgroup.Limits{CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond}
 	bounded := func(l cgroup.Limits, mem int64, pids *int64) cgroup.Limits {
 		l.Mem, l.MemSwap, l.Pids = &mem, &mem, pids
@@ -135,7 +135,7 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 	}
 }
 
-// Limits that only v2 has are decided there alone.
+// Limits that only v2 has are decided only there.
 func TestDecideOnV2(t *testing.T) {
 	on, off := true, false
 	for _, tt := range []struct {
@@ -176,8 +176,8 @@ func TestDecideOnV2(t *testing.T) {
 	}
 }
 
-// Where mem is without page cache, the kernel's limit has room for that: as much as mem, or what
-// the site says. It never exceeds what all jobs together may have. The mem still is the job's:
+// If mem excludes page cache, the kernel's limit has room for that: as much as mem, or what the
+// site configures. It never exceeds what all jobs together may have. The job's mem is unchanged:
 // others cannot have it, resize changes it, and reports show it.
 func TestKernelLimitHasRoomForCache(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.Enforce, c.Memory.ReservePercent = "rss", 0 }
@@ -222,8 +222,8 @@ func TestKernelLimitHasRoomForCache(t *testing.T) {
 	})
 }
 
-// The mem of a mark is what was granted of it here. A job on so many hosts that its mark cannot
-// hold the chunks has asked for the sum of all hosts.
+// The mem in a mark is what was granted on this host. A job may be on so many hosts that its mark
+// cannot hold the chunks. The request in such a mark is the sum over all hosts.
 func TestMemInAMarkIsWhatWasGranted(t *testing.T) {
 	granted := cgroup.Granted{Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}
 	all := granted
@@ -265,8 +265,8 @@ func TestMemOfManyHosts(t *testing.T) {
 	})
 }
 
-// A request for all there is counts, a default of all there is does not: the cgroup's record tells
-// them apart.
+// A request for everything counts, but a default of everything does not. The cgroup's record
+// distinguishes them.
 func TestBeginBesideAll(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		all := fmt.Sprintf("mem=%db", n.policy.memTotal(n.node()))
@@ -290,7 +290,7 @@ func TestBeginBesideAll(t *testing.T) {
 	})
 }
 
-// With fences a job goes to a NUMA node that has its memory.
+// With mem_fences a job goes to a NUMA node that has its memory.
 func TestDecideMemFences(t *testing.T) {
 	h := fourCPUs(0)
 	h.mems = kernfs.IDs(0, 1)
@@ -377,11 +377,11 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-// No job gets more time than all jobs together have.
+// No job gets more cpu time than all jobs together have.
 func TestQuotaOfTheParent(t *testing.T) {
 	for _, tt := range []struct {
 		ncpus  int
-		parent float64 // 0: none
+		parent float64 // 0: no limit
 		want   time.Duration
 	}{
 		{0, 0, 20600 * time.Microsecond},
@@ -406,7 +406,7 @@ func TestQuotaOfTheParent(t *testing.T) {
 	}
 }
 
-// Quota and shares of a job are the figures that pbs_cgroups writes, to the microsecond.
+// A job's quota and shares are the same as with pbs_cgroups, to the microsecond.
 func TestZeroCPUsGetWhatPBSCgroupsGives(t *testing.T) {
 	for _, tt := range []struct {
 		shares, quota, fudge float64
@@ -416,7 +416,7 @@ func TestZeroCPUsGetWhatPBSCgroupsGives(t *testing.T) {
 	}{
 		{0.002, 0.2, 1.03, 100 * time.Millisecond, 2, 20600 * time.Microsecond},
 		{0.5, 1, 1.05, 100 * time.Millisecond, 500, 105000 * time.Microsecond},
-		{0.57, 0.29, 1.03, 100 * time.Millisecond, 570, 29869 * time.Microsecond}, // as Python rounds
+		{0.57, 0.29, 1.03, 100 * time.Millisecond, 570, 29869 * time.Microsecond}, // rounded as in Python
 		{0.0001, 0.29, 1.5, 50 * time.Millisecond, 2, 21749 * time.Microsecond},
 		{0, 0, 1.03, 100 * time.Millisecond, 2, time.Millisecond},
 	} {

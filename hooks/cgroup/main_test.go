@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when
+// TestMain turns the test program into a job's process if it was started as one. It fails when
 // tests leave directories, processes or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == actorArg {
@@ -27,12 +27,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	flag.Set("test.parallel", "6") // tests that run beside others wait more than they do
+	flag.Set("test.parallel", "6") // parallel tests spend most of their time waiting
 	os.Exit(kernfstest.Run(m, testPrefix()))
 }
 
 func testPrefix() string {
-	if outside := os.Getenv(inNamespace); outside != "" { // where all are the first process
+	if outside := os.Getenv(inNamespace); outside != "" { // in its pid namespace every run has pid 1
 		return "hhtest_hookcgroup_" + outside + "_ns"
 	}
 	return fmt.Sprintf("hhtest_hookcgroup_%d", os.Getpid())
@@ -51,9 +51,9 @@ func init() {
 func act(what string, args []string) error {
 	switch what {
 	case "sleep":
-	case "ignore": // SIGTERM
+	case "ignore": // ignores SIGTERM
 		signal.Ignore(syscall.SIGTERM)
-	case "burn": // cpu time
+	case "burn": // uses cpu time
 		fmt.Println("ready")
 		//lint:ignore SA5002 cpu time is to be burnt
 		for {
@@ -63,7 +63,7 @@ func act(what string, args []string) error {
 		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
 			return err
 		}
-		time.Sleep(time.Hour) // whoever waited for "ready" reads no more: SIGPIPE might come before SIGTERM is seen
+		time.Sleep(time.Hour) // the reader of "ready" reads no more: SIGPIPE might come before SIGTERM is noticed
 	case "hook": // PREFIX UNIT JOB=BYTES,...
 		return actHook(args[0], args[1], args[2])
 	case "trace": // PID...
@@ -80,14 +80,14 @@ func act(what string, args []string) error {
 		if err := read(args[1]); err != nil {
 			return err
 		}
-	case "keep": // BYTES, once it is told to
+	case "keep": // BYTES, when told to
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
 		if err := hold(args[0]); err != nil {
 			return err
 		}
 		time.Sleep(time.Hour)
-	case "buffer": // KIND BYTES, once it is told to
+	case "buffer": // KIND BYTES, when told to
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
 		if err := buffer(args[0], args[1]); err != nil {
@@ -101,7 +101,7 @@ func act(what string, args []string) error {
 				return err
 			}
 		}
-	case "eat": // the same, and end
+	case "eat": // the same, then end
 		fmt.Println("ready")
 		io.Copy(io.Discard, os.Stdin)
 		return hold(args[0])

@@ -9,8 +9,9 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// A start with another [memory] enforce leaves each job what it was granted. A limit of what all
-// jobs may have is promised to no job. So others begin as ever, beside what the jobs asked for.
+// After a start with another [memory] enforce each job keeps what it was granted. A limit of all
+// that jobs may have is not promised to any job. So other jobs begin as before, next to what the
+// jobs requested.
 func testBeginAfterAnotherEnforce(t *testing.T, n *node) {
 	all := n.policy.memTotal(n.node())
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
@@ -24,7 +25,7 @@ func testBeginAfterAnotherEnforce(t *testing.T, n *node) {
 			n.do(hostapi.EventEnd, id)
 		}
 	}
-	// A job that asked for nothing holds nothing, before and after.
+	// A job that requested nothing holds nothing, before and after.
 	n.do(hostapi.EventEnd, "1.srv")
 	n.begin("4.srv", asks("ncpus=0"))
 	n.startAndSettle(func(p *policy) { p.Memory.Enforce = "cgroup" })

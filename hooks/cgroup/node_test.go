@@ -23,16 +23,16 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// node is a hook on a kernel, with what its host keeps for it.
+// node is a hook on a kernel, with the data that its host keeps.
 type node struct {
 	*hook
 	t     testing.TB
-	start func(t testing.TB, enter func(pid int)) int // a process, which enter has before it runs
+	start func(t testing.TB, enter func(pid int)) int // starts a process after calling enter with its pid
 	lives func(pid int) bool
-	boot  func() *hook // another hook process on the same kernel
+	boot  func() *hook // starts another hook process on the same kernel
 
-	devices *inventory.Inventory    // what the hook devices has told; nil for nothing yet
-	jobs    map[string]*hostapi.Job // those that have a record
+	devices *inventory.Inventory    // the inventory from hook devices; nil if there is none yet
+	jobs    map[string]*hostapi.Job // those with a record
 }
 
 const testNode = "node1"
@@ -92,7 +92,7 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 
 func noKmsg() (io.ReadCloser, error) { return io.NopCloser(&records{}), nil }
 
-// die ends what would end with the hook's process.
+// die ends everything that would end with the hook's process.
 func (h *hook) die() {
 	h.background.Wait()
 	h.mu.Lock()
@@ -107,7 +107,7 @@ func (h *hook) die() {
 	}
 }
 
-// close ends the jobs that a test has left. Nothing may stay of them.
+// close ends the jobs that a test has left. Nothing may remain of them.
 func (n *node) close() {
 	n.t.Helper()
 	defer n.hook.die()
@@ -118,13 +118,13 @@ func (n *node) close() {
 	n.want()
 }
 
-// reboot has another hook take the place of one that died.
+// reboot starts another hook in place of one that died.
 func (n *node) reboot() {
 	n.hook.die()
 	n.hook = n.boot()
 }
 
-// restart replaces a hook that dies, as the host does.
+// restart makes the hook die and replaces it, as the host does.
 func (n *node) restart() {
 	n.t.Helper()
 	n.reboot()
@@ -132,7 +132,7 @@ func (n *node) restart() {
 	n.background.Wait()
 }
 
-// job returns the job id as the host has it; a new one asks for one cpu and 64 MiB.
+// job returns the host's record of the job; a new job requests one cpu and 64 MiB.
 func (n *node) job(id string) *hostapi.Job {
 	if j := n.jobs[id]; j != nil {
 		return j
@@ -199,7 +199,7 @@ func advance(j *hostapi.Job, e hostapi.Event, err error) {
 	}
 }
 
-// align sends the events that the host sends where the kernel is not as it says.
+// align sends the events that the host sends if the kernel's state differs from the job's phase.
 func (n *node) align(out *hostapi.Outcome) {
 	n.t.Helper()
 	for id, u := range out.Jobs {
@@ -232,7 +232,7 @@ func (n *node) sendCtx(ctx context.Context, req *hostapi.Request) (*hostapi.Outc
 	return out, err
 }
 
-// do sends an event that has to succeed.
+// do sends an event that must succeed.
 func (n *node) do(e hostapi.Event, id string, edit ...func(*hostapi.Request)) *hostapi.Outcome {
 	n.t.Helper()
 	out, err := n.event(e, id, edit...)
@@ -245,10 +245,10 @@ func (n *node) do(e hostapi.Event, id string, edit ...func(*hostapi.Request)) *h
 	return out
 }
 
-// kindHeld stands for the kind of an error that became a rejection which holds the job.
+// kindHeld stands for an error that became a rejection with a hold of the job.
 const kindHeld hostapi.Kind = "held"
 
-// refusal returns the kind and the text of what did not accept; "" for what did.
+// refusal returns the kind and text of a refusal, or "" if the event was accepted.
 func refusal(out *hostapi.Outcome, err error) (hostapi.Kind, string) {
 	switch {
 	case err != nil && out == nil:
@@ -261,7 +261,7 @@ func refusal(out *hostapi.Outcome, err error) (hostapi.Kind, string) {
 	return "neither error nor rejection that holds", fmt.Sprintf("%+v, %v", out, err)
 }
 
-// asks sets what a job asks for: "ncpus=2", "mem=1gb".
+// asks sets the job's request: "ncpus=2", "mem=1gb".
 func asks(resources ...string) func(*hostapi.Request) {
 	return func(req *hostapi.Request) {
 		req.Job.ResourceList = hostapi.Resources{}
@@ -278,7 +278,8 @@ func ownedBy(uid int) func(*hostapi.Request) {
 	return func(req *hostapi.Request) { req.Job.Owner.UID = uid }
 }
 
-// begin sends begin and waits until the job is watched: what is charged before that, nobody sees.
+// begin sends begin and waits until the job is watched. Memory that is charged before that would
+// not be sampled.
 func (n *node) begin(id string, edit ...func(*hostapi.Request)) *hostapi.Outcome {
 	n.t.Helper()
 	out := n.do(hostapi.EventBegin, id, edit...)
@@ -299,7 +300,8 @@ func (n *node) launch(id string) int {
 	return n.start(n.t, n.launches(id))
 }
 
-// launches moves processes into the job, as launch does with those that MoM has started.
+// launches returns a function that moves processes into the job, as launch does with those that MoM
+// starts.
 func (n *node) launches(id string) (enter func(pid int)) {
 	return func(pid int) {
 		n.t.Helper()
@@ -307,7 +309,7 @@ func (n *node) launches(id string) (enter func(pid int)) {
 	}
 }
 
-// state returns what the hook knows of a job.
+// state returns what the hook knows about a job.
 func (n *node) state(id string) state {
 	n.t.Helper()
 	s, _, err := stateOf(n.job(id), testNode, n.cgroup(id))
@@ -325,7 +327,7 @@ func (n *node) cpus(id string) string {
 	return l.CPUs.String()
 }
 
-// attached is how many processes the job's cgroup says were taken in.
+// attached returns the number of attached processes that is stored with the job's cgroup.
 func (n *node) attached(id string) int {
 	n.t.Helper()
 	count, err := n.cgroup(id).Attached()
@@ -348,7 +350,7 @@ func (n *node) inside(id string) []int {
 	return pids
 }
 
-// limitsNow returns the limits that the kernel has for a job.
+// limitsNow returns the kernel's limits for a job.
 func (n *node) limitsNow(id string) cgroup.Limits {
 	n.t.Helper()
 	l, err := n.cgroup(id).Limits()
@@ -356,7 +358,7 @@ func (n *node) limitsNow(id string) cgroup.Limits {
 	return l
 }
 
-// limits are some for a job with these cpus.
+// limits returns some limits for a job with these cpus.
 func (n *node) limits(cpus string) cgroup.Limits {
 	n.t.Helper()
 	set, err := kernfs.ParseIDSet(cpus)

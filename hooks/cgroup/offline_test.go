@@ -18,12 +18,12 @@ import (
 
 type vnodes = map[string]*hostapi.Vnode
 
-// pbsSees makes an event one of PBS, which knows these vnodes.
+// pbsSees makes an event one from PBS, which knows these vnodes.
 func pbsSees(known vnodes) func(*hostapi.Request) {
 	return func(r *hostapi.Request) { r.VnodeList = known }
 }
 
-// vnode is one as PBS knows it; no comment is "-".
+// vnode is a vnode as PBS knows it; "-" means no comment.
 func vnode(state, comment string) *hostapi.Vnode {
 	v := &hostapi.Vnode{State: state}
 	if comment != "-" {
@@ -34,7 +34,7 @@ func vnode(state, comment string) *hostapi.Vnode {
 
 func shortKill(f *config.File) { f.Cgroup.KillTimeout = config.Duration(100 * time.Millisecond) }
 
-// stuckJob is a node with a job whose process does not die.
+// stuckJob sets up a job whose process does not die.
 func stuckJob(n *node, k *kernfstest.Kernel) (pid int) {
 	n.kept = nodestate.Dir(n.t.TempDir())
 	n.do(hostapi.EventBegin, "1")
@@ -43,7 +43,7 @@ func stuckJob(n *node, k *kernfstest.Kernel) (pid int) {
 	return pid
 }
 
-// waited makes the time for which the vnodes are offline a minute longer.
+// waited makes it look as if the vnodes had been offline for another minute.
 func (n *node) waited() {
 	n.t.Helper()
 	o, err := n.kept.Offline()
@@ -54,8 +54,8 @@ func (n *node) waited() {
 	must.NoError(n.t, n.kept.SetOffline(o))
 }
 
-// TestVnodesGoOfflineAndComeBack is the whole story of a process that does not die for a while,
-// over a restart of the hook.
+// TestVnodesGoOfflineAndComeBack has a process that does not die for a while, and restarts the hook
+// meanwhile.
 func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 	for _, last := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
 		onFakes(t, shortKill, func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -78,8 +78,8 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 				out.Vnodes[testNode].State != "" {
 				t.Errorf("startup: %+v, %v, want no new state", out, err)
 			}
-			// While it is there nothing changes, nor if the administrator says free. A server that
-			// was restarted has lost the comment.
+			// As long as the process is there nothing changes, even if the administrator sets free.
+			// A restarted server has lost the comment.
 			for _, tt := range []struct{ known, want vnodes }{
 				{offline, nil},
 				{vnodes{testNode: vnode("free", "rack 7 "+offlineComment), testNode + "[1]": vnode("free", "-")}, nil},
@@ -105,8 +105,8 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 	}
 }
 
-// TestProcessesThatWaitForACPUPutNoVnodeOffline: the end of their job fails meanwhile, and is sent
-// again. A stuck process beside them counts when they are gone.
+// TestProcessesThatWaitForACPUPutNoVnodeOffline: meanwhile the end of their job fails, and is sent
+// again. If there is also a stuck process, it counts when they are gone.
 func TestProcessesThatWaitForACPUPutNoVnodeOffline(t *testing.T) {
 	for _, last := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd, hostapi.EventAbort} {
 		onFakes(t, shortKill, func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -137,8 +137,8 @@ func TestProcessesThatWaitForACPUPutNoVnodeOffline(t *testing.T) {
 	}
 }
 
-// TestNoWordFromPBS: what is found out in an event that PBS did not send is told at the next one
-// that it did.
+// TestNoWordFromPBS: what is found out in an event that PBS did not send is reported in the next
+// event from PBS.
 func TestNoWordFromPBS(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, shortKill)
 	pid := stuckJob(n, k)
@@ -146,7 +146,7 @@ func TestNoWordFromPBS(t *testing.T) {
 		out.Vnodes[testNode].Comment != nil {
 		t.Errorf("end: %+v, %v", out, err)
 	}
-	// pbs_mom's own list knows neither state nor comment: the comment is not touched.
+	// pbs_mom's own list has neither state nor comment, so the comment is not touched.
 	out, err := n.event(hostapi.EventPeriodic, "",
 		pbsSees(vnodes{testNode: {ResourcesAvailable: hostapi.Resources{"ncpus": "8"}}}))
 	if diff := cmp.Diff(vnodes{testNode: {State: "offline"}}, out.Vnodes); diff != "" || err != nil {
@@ -155,7 +155,7 @@ func TestNoWordFromPBS(t *testing.T) {
 	k.Unstick(pid)
 	n.do(hostapi.EventEnd, "1")
 	n.waited()
-	// Nothing is brought back without the server's word.
+	// Vnodes are not brought online without knowing their state from the server.
 	for _, known := range []vnodes{nil, {testNode: {}}} {
 		if out := n.do(hostapi.EventPeriodic, "", pbsSees(known)); len(out.Vnodes) > 0 {
 			t.Errorf("%+v", out.Vnodes)
@@ -166,7 +166,7 @@ func TestNoWordFromPBS(t *testing.T) {
 	}
 }
 
-// TestOnlineRules says when vnodes come back.
+// TestOnlineRules checks when vnodes come back online.
 func TestOnlineRules(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
 	offline := vnodes{testNode: vnode("offline,down", offlineComment+"; disk changed"),
@@ -208,7 +208,7 @@ func TestOnlineRules(t *testing.T) {
 	}
 }
 
-// TestVnodesThatTheJobHadNotGoOfflineNext: the list of a job's event has the job's vnodes alone.
+// TestVnodesThatTheJobHadNotGoOfflineNext: the list in a job's event has only the job's vnodes.
 func TestVnodesThatTheJobHadNotGoOfflineNext(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, shortKill)
 	pid := stuckJob(n, k)
