@@ -306,8 +306,8 @@ func TestGrantWithoutCPUs(t *testing.T) {
 	}
 }
 
-// A GPU and an instance that is a part of it are not given to two jobs at the same time, whichever
-// of them is in the inventory.
+// A GPU and an instance that is a part of it are not given to two jobs at the same time. It does
+// not matter which of them is in the inventory.
 func TestHeldDevices(t *testing.T) {
 	gpu := topology.Device{ID: "GPU-0", UUID: "GPU-0"}
 	first, second := topology.Device{ID: "MIG-1", UUID: "MIG-1", Parent: "GPU-0"},

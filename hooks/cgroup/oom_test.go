@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Kills in words, told all at once at the end of a job.
+// TestOOMKillsAreWordedWithinBounds reports all kills at once, at the end of a job.
 func TestOOMKillsAreWordedWithinBounds(t *testing.T) {
 	logged := func(n int) (list []oomKill) {
 		for i := range n {
@@ -87,12 +87,12 @@ func TestOOMKillsAreWordedWithinBounds(t *testing.T) {
 	}
 }
 
-// Kills that are reported one after the other have words of their own, and no word is changed
-// later. A job that is killed again and again does not fill its standard error.
+// Kills that are reported one after the other each have different words, and words are never
+// changed later. A job whose processes are killed again and again does not fill its standard error.
 func TestOOMGoesOn(t *testing.T) {
 	type step struct {
 		kills   int64
-		records []oomKill // that were not told before
+		records []oomKill // those not reported before
 		last    bool
 	}
 	log := func(from, to uint64, line string) (list []oomKill) {
@@ -139,8 +139,8 @@ func TestOOMGoesOn(t *testing.T) {
 	}
 }
 
-// A kill is recorded at once, before the kernel's log loses it. Periodic, a hook that was started
-// anew and the epilogue report it in the same words.
+// A kill is recorded immediately, before the kernel's log loses it. Periodic, a restarted hook and
+// the epilogue report it in the same words.
 func TestOOMIsRecordedAtOnceAndReportedInTheSameWords(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const kills = 1
@@ -148,7 +148,7 @@ func TestOOMIsRecordedAtOnceAndReportedInTheSameWords(t *testing.T) {
 		n.begin("1.srv")
 		pid := n.launch("1.srv")
 		n.kmsg = func() (io.ReadCloser, error) {
-			r := records{ // with the last two, of memory.oom.group, the kernel counts the process twice
+			r := records{ // for the last two, of memory.oom.group, the kernel counts the process twice
 				fmt.Sprintf("6,1,%d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"+
 					"task_memcg=%s,task=job,pid=%d,uid=0\n", sinceBoot(), n.cgroup("1.srv").MemoryPath(), pid),
 				fmt.Sprintf("3,2,%d,-;Memory cgroup out of memory: Killed process %d (job) total-vm:1kB\n", sinceBoot(),
@@ -189,7 +189,7 @@ func TestOOMIsRecordedAtOnceAndReportedInTheSameWords(t *testing.T) {
 	})
 }
 
-// Kills that the kernel leaves out of its log come one after the other, and are reported together.
+// Kills that the kernel leaves out of its log follow each other quickly, and are reported together.
 func TestOOMKillsWithoutALineAreReportedTogether(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1", "mem=64mb", "oom_group=false"))
@@ -210,7 +210,8 @@ func TestOOMKillsWithoutALineAreReportedTogether(t *testing.T) {
 	})
 }
 
-// A job whose programs are killed again and again does not fill the log. Its epilogue tells of all.
+// A job whose programs are killed again and again does not fill the log. Its epilogue reports all
+// kills.
 func TestKillsAreLoggedWithinBounds(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		logger, entries := test.NewNullLogger()

@@ -18,8 +18,8 @@ import (
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
-// fakeUnits is a systemd that starts the unit as the fake kernel's tree, and remembers what it was
-// asked for.
+// fakeUnits plays systemd: it starts the unit in the fake kernel's tree, and remembers the
+// requests.
 type fakeUnits struct {
 	k      *kernfstest.Kernel
 	pass   []string
@@ -52,7 +52,7 @@ func (u *fakeUnits) Realize(_ context.Context, unit string) error {
 	return u.k.Roots().Cgroup.Mkdir(unit)
 }
 
-// underSystemd is a v2 node whose units systemd makes.
+// underSystemd is a v2 node where systemd creates the units.
 func underSystemd(t *testing.T, edit func(*config.File), pass ...string) (*hook, *fakeUnits) {
 	t.Helper()
 	k := kernfstest.NewV2()
@@ -70,7 +70,7 @@ func underSystemd(t *testing.T, edit func(*config.File), pass ...string) (*hook,
 	return h, u
 }
 
-// A hook opens on a node where the unit was never started, and has it started once.
+// A hook opens on a node where the unit was never started, and has it started exactly once.
 func TestStartParent(t *testing.T) {
 	h, u := underSystemd(t, nil, "cpuset", "cpu", "memory", "pids")
 	must.NoError(t, h.startParent(t.Context()))
@@ -83,8 +83,8 @@ func TestStartParent(t *testing.T) {
 	}
 }
 
-// Systemd removes the cgroup of the unit when its keeper dies and there are no jobs, and has it
-// active all the same.
+// If the unit's keeper dies while there are no jobs, systemd removes the unit's cgroup, but still
+// shows the unit as active.
 func TestStartParentWithoutItsCgroup(t *testing.T) {
 	h, u := underSystemd(t, nil, "cpuset", "cpu", "memory", "pids")
 	for range 2 {
@@ -98,8 +98,8 @@ func TestStartParentWithoutItsCgroup(t *testing.T) {
 	}
 }
 
-// Plain directories are not the way out where systemd does not answer: it would take the
-// controllers away.
+// If systemd does not answer, the hook does not create plain directories: systemd would take away
+// their controllers.
 func TestStartParentFails(t *testing.T) {
 	h, u := underSystemd(t, nil, "cpuset", "cpu", "memory", "pids")
 	u.err = errors.New("no answer within 10s")
@@ -114,13 +114,13 @@ func TestStartParentFails(t *testing.T) {
 	}
 	u.err = nil
 	must.NoError(t, h.ensureParent(t.Context()))
-	u.err = errors.New("no answer within 10s") // as in a daemon-reload: what is there will do
+	u.err = errors.New("no answer within 10s") // as during a daemon-reload: the existing unit is good enough
 	if err := h.startParent(t.Context()); err != nil {
 		t.Errorf("with a unit that is active: %v", err)
 	}
 }
 
-// A controller that systemd does not pass down is named as missing before a job begins.
+// If systemd does not pass down a controller, the error names it before any job begins.
 func TestStartParentMissesAController(t *testing.T) {
 	h, _ := underSystemd(t, nil, "cpu", "memory", "pids")
 	err := h.startParent(t.Context())
@@ -147,8 +147,8 @@ func TestOptionsWithoutSystemd(t *testing.T) {
 	}
 }
 
-// A directory in the unit's place has no controllers from systemd: the hook says so, and what to
-// do.
+// A directory in place of the unit does not get controllers from systemd. The hook says so, and
+// what to do.
 func TestParentMadeByHand(t *testing.T) {
 	for _, systemds := range []bool{false, true} {
 		k := kernfstest.NewV2()

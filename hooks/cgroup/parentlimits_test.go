@@ -40,7 +40,7 @@ func allEnabled(f *config.File) {
 	f.Hugetlb.Enabled, f.Hugetlb.ReserveAmount = true, pbs.Size(256*mib)
 }
 
-// All jobs together may have what PBS is told of: the node less its reserves.
+// All jobs together may have what PBS is told about: the node less its reserves.
 func TestAllJobsTogetherHaveTheNodeLessItsReserves(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.together("at the start", 14*gib, 3*gib, 29492, 768*mib)
@@ -53,7 +53,7 @@ func TestAllJobsTogetherHaveTheNodeLessItsReserves(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
-// Two jobs that ask for no mem do not take the node's reserve: one is killed, and is told why.
+// Two jobs that request no mem cannot use the node's reserve. One is killed, and is told why.
 func TestJobsWithoutMemDoNotTakeTheReserve(t *testing.T) {
 	for _, how := range []string{"cgroup", "rss"} {
 		edit := func(f *config.File) { f.Memory.Enforce, f.Memory.ReserveAmount = how, pbs.Size(4*gib) }
@@ -80,8 +80,8 @@ func TestJobsWithoutMemDoNotTakeTheReserve(t *testing.T) {
 	}
 }
 
-// The limits of all jobs follow the configuration. A job keeps what it was granted, and none is
-// killed for a limit that falls.
+// The limits of all jobs follow the configuration. A job keeps what it was granted, and lowering a
+// limit kills nothing.
 func TestLimitsOfAllJobsFollowTheConfiguration(t *testing.T) {
 	reserve := func(n int64) func(*policy) {
 		return func(p *policy) { p.Memory.ReserveAmount = pbs.Size(n) }
@@ -117,8 +117,8 @@ func TestLimitsOfAllJobsFollowTheConfiguration(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
-// A job keeps the huge pages that it was granted, and nobody else is given them, though all jobs
-// may have fewer by now.
+// A job keeps the huge pages that it was granted, even if all jobs may have fewer by now. Nobody
+// else is given these pages.
 func TestGrantOfHugePagesOutlivesALargerReserve(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1", "hpmem=512mb"))
@@ -136,7 +136,7 @@ func TestGrantOfHugePagesOutlivesALargerReserve(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
-// Memory, swap, huge pages and tasks of a node change while it runs.
+// A node's memory, swap, huge pages and tasks can change while it runs.
 func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("3.srv", asks("ncpus=0"))
@@ -173,8 +173,8 @@ func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
-// The place of a suspended job may be given to another, and both may go on. So both have what they
-// were granted.
+// The place of a suspended job may be given to another, and later both may run. So the limit allows
+// both to use what they were granted.
 func TestSuspendedJobKeepsItsGrantInTheLimitOfAllJobs(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=4", "mem=10gb"))
@@ -188,8 +188,8 @@ func TestSuspendedJobKeepsItsGrantInTheLimitOfAllJobs(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
-// A job has a part of the tasks by its cpus, unless the configuration says otherwise. The part is
-// 1024 at least, so that a job of one cpu of many works. The job may ask for less.
+// A job gets a share of the tasks according to its cpus, unless the configuration says otherwise.
+// The share is at least 1024, so that a job with one of many cpus works. The job may request less.
 func TestTasksOfAJob(t *testing.T) {
 	large := swapping
 	large.CPUs = 256
@@ -228,7 +228,8 @@ func TestTasksOfAJob(t *testing.T) {
 	}
 }
 
-// A limit above the parent of all jobs, as a unit's TasksMax, counts as what there is.
+// If there is a limit above the parent of all jobs, such as a unit's TasksMax, that is the number
+// of tasks to share out.
 func TestTasksOfAContainerAreSharedOut(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		for _, dir := range []string{"pbs_jobs.service", "pids/pbs_jobs.service"} {
@@ -241,7 +242,7 @@ func TestTasksOfAContainerAreSharedOut(t *testing.T) {
 	})
 }
 
-// A node without a controller of tasks runs jobs as before.
+// A node without a pids controller runs jobs as before.
 func TestJobsRunWithoutAPidsController(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1"))
@@ -251,8 +252,8 @@ func TestJobsRunWithoutAPidsController(t *testing.T) {
 	}, kernfstest.Without("pids"))
 }
 
-// A job that has asked for no mem holds nothing of it, also after a reload by which jobs may have
-// more. Its limit is all that jobs may have by then.
+// A job that requested no mem holds none, even after a reload that allows jobs more. Its limit then
+// is all that jobs may have.
 func TestJobWithoutMemHoldsNoneAfterAReload(t *testing.T) {
 	for _, how := range []string{"cgroup", "rss"} {
 		t.Run(how, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestBoundsOfAProcessAreTheJobsOwn(t *testing.T) {
 	}
 }
 
-// A process may hold no more than pmem, whatever the node does about mem.
+// No process may hold more than pmem, however the node enforces mem.
 func TestKernelPmem(t *testing.T) {
 	n := realNode(t, nil)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pmem=60mb"))
@@ -37,8 +37,8 @@ func TestKernelPmem(t *testing.T) {
 	n.wantKilled(`^=>> PBS: job killed: pmem (6[1-9]|[7-9]\d|1\d\d)\d{3}kb exceeded limit 61440kb$`)
 }
 
-// Nor may one map more than pvmem: RLIMIT_AS sees to that in what was launched, and looking does in
-// the rest.
+// No process may map more than pvmem either. RLIMIT_AS ensures that for launched processes, and
+// sampling for the others.
 func TestKernelPvmem(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Memory.ManageRlimitAS = false })
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pvmem=1mb"))
@@ -46,8 +46,8 @@ func TestKernelPvmem(t *testing.T) {
 	n.wantKilled(`^=>> PBS: job killed: pvmem \d+kb exceeded limit 1024kb$`)
 }
 
-// A process that is about to start a program may still have the memory of whoever starts it: one
-// look kills nothing.
+// A process that is about to start a program may still have the memory of its parent. So a single
+// sample kills nothing.
 func TestKernelBoundIsExceededTwice(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
@@ -64,7 +64,7 @@ func TestKernelBoundIsExceededTwice(t *testing.T) {
 	}
 }
 
-// wantKilled waits for the job to be killed, and checks what its epilogue says of why.
+// wantKilled waits until the job is killed, and checks the reason in its epilogue.
 func (n *node) wantKilled(text string) {
 	n.t.Helper()
 	n.awaitDeath("1.srv")
@@ -76,7 +76,7 @@ func (n *node) wantKilled(text string) {
 	n.want()
 }
 
-// Several processes that each hold less than pmem are within it.
+// Several processes may together exceed pmem if each holds less.
 func TestKernelPmemOfEach(t *testing.T) {
 	n := realNode(t, nil)
 	n.begin("1.srv", asks("ncpus=1", "mem=500mb", "pmem=120mb"))
@@ -87,7 +87,8 @@ func TestKernelPmemOfEach(t *testing.T) {
 	n.staysAlive("1.srv")
 }
 
-// bareNode is this machine as one without controllers: what the v2 tree of a hybrid machine offers.
+// bareNode is this machine without controllers, which is what the v2 tree of a hybrid machine
+// offers.
 func bareNode(t testing.TB) *node {
 	kernfstest.NeedV2(t)
 	return realNodeOf(t, cgroup.ModeV2, func(c *config.File) {
@@ -96,8 +97,8 @@ func bareNode(t testing.TB) *node {
 	})
 }
 
-// The processes' own figures count if no memory controller does: memory that they share counts
-// once, and page cache not at all.
+// Without a memory controller the processes' own figures count. Shared memory counts once, and page
+// cache does not count.
 func TestKernelRSSWithoutController(t *testing.T) {
 	n := bareNode(t)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=130mb"))
@@ -113,13 +114,13 @@ func TestKernelRSSWithoutController(t *testing.T) {
 	n.wantKilled(`^=>> PBS: job killed: mem 1\d{5}kb exceeded limit 133120kb$`)
 }
 
-// startProgram starts a program that is ended with the test.
+// startProgram starts a program that ends with the test.
 func startProgram(t testing.TB, enter func(pid int), path string, args ...string) {
 	t.Helper()
 	proctest.Start(t, &exec.Cmd{Path: path, Args: append([]string{path}, args...)}, enter)
 }
 
-// BenchmarkSample is one sample of a job with 100 processes: with pmem, and without a memory
+// BenchmarkSample measures one sample of a job with 100 processes: with pmem, and without a memory
 // controller.
 func BenchmarkSample(b *testing.B) {
 	const large = 1 << 40
@@ -150,9 +151,9 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// BenchmarkSampling is what following many jobs costs in all, at rest: the part of one cpu that
-// this process uses. "page cache" are jobs that hold more page cache than their mem. The last row
-// has 10 processes in each job instead of 100, and asks for pmem.
+// BenchmarkSampling measures what it costs to follow many idle jobs, as the part of one cpu that
+// this process uses. The jobs of "page cache" hold more page cache than their mem. The last row has
+// 10 processes in each job instead of 100, and requests pmem.
 func BenchmarkSampling(b *testing.B) {
 	for _, bb := range []struct {
 		name            string
@@ -175,7 +176,7 @@ func BenchmarkSampling(b *testing.B) {
 					startProgram(b, enter, "/bin/sleep", "1000")
 				}
 			}
-			time.Sleep(3 * time.Second) // until the first, short pauses are over
+			time.Sleep(3 * time.Second) // until the short pauses at the start are over
 			const while = 5 * time.Second
 			for b.Loop() {
 				before := cpuTime(b)
@@ -190,9 +191,9 @@ func BenchmarkSampling(b *testing.B) {
 	}
 }
 
-// BenchmarkSeries is what the series of 200 jobs of 20 processes cost over five minutes: the part
-// of one cpu that this process uses. "none" is the same without series. The jobs do nothing, and
-// nobody asks for their points. A run takes a quarter of an hour.
+// BenchmarkSeries measures what the series of 200 jobs with 20 processes cost over five minutes, as
+// the part of one cpu that this process uses. "none" is the same without series. The jobs are idle,
+// and nobody asks for their points. A run takes a quarter of an hour.
 func BenchmarkSeries(b *testing.B) {
 	const jobs, processes, while = 200, 20, 5 * time.Minute
 	for name, interval := range map[string]time.Duration{"every 30 s": 30 * time.Second, "none": 0} {
@@ -206,7 +207,7 @@ func BenchmarkSeries(b *testing.B) {
 					startProgram(b, enter, "/bin/sleep", "10000")
 				}
 			}
-			time.Sleep(time.Minute) // until the watches are at rest
+			time.Sleep(time.Minute) // until the pauses of the watches are long
 			for b.Loop() {
 				before := cpuTime(b)
 				time.Sleep(while)
@@ -220,7 +221,7 @@ func BenchmarkSeries(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the cpu time that this process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	var ru unix.Rusage
 	must.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &ru))

@@ -61,7 +61,7 @@ func TestAttachRefused(t *testing.T) {
 	tests := []struct {
 		name string
 		pid  func(*kernfstest.Kernel) int
-		text string // "" for an accept that takes nothing
+		text string // "" if the event is accepted but attaches nothing
 	}{
 		{"another user's", func(k *kernfstest.Kernel) int {
 			pid := k.Spawn()
@@ -112,7 +112,8 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
-// In a container, sessions that began outside of it have no number: a process of one comes alone.
+// In a container, sessions that began outside it have no number. Only the process itself is
+// attached then.
 func TestAttachFromOutsideSession(t *testing.T) {
 	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		outside := kernfstest.Attributes{UID: owner, Session: kernfstest.OutsideSession}
@@ -129,7 +130,7 @@ func TestAttachFromOutsideSession(t *testing.T) {
 	})
 }
 
-// A process belongs to one job at a time, whoever owns both.
+// A process stays in its job, no matter who owns the two jobs.
 func TestAttachOfAnotherJob(t *testing.T) {
 	test := func(t *testing.T, n *node, pid int, fork func() int) {
 		n.do(hostapi.EventBegin, "2.srv", ownedBy(n.job("1.srv").Owner.UID))
@@ -141,7 +142,7 @@ func TestAttachOfAnotherJob(t *testing.T) {
 		if err != nil || !out.Reject || out.Message != want {
 			t.Errorf("%+v, %v, want %q", out, err, want)
 		}
-		if fork != nil { // one of the session that is in no job
+		if fork != nil { // the one process of the session that is in no job
 			free := fork()
 			n.do(hostapi.EventAttach, "2.srv", withPID(free))
 			if got := n.inside("2.srv"); !slices.Equal(got, []int{free}) {
@@ -169,7 +170,7 @@ func TestAttachOfAnotherJob(t *testing.T) {
 	})
 }
 
-// A process with the number of one that has ended is moved nowhere.
+// A process is not moved if its pid belonged to another process before.
 func TestAttachReusedNumber(t *testing.T) {
 	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		pid := k.Spawn()
@@ -177,7 +178,7 @@ func TestAttachReusedNumber(t *testing.T) {
 		before := k.Cgroup(pid)
 		n.hold = func(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 			_, p, err := holdByStartTime(procfs, pid)
-			p.StartTime-- // it was another
+			p.StartTime-- // as if it were another process
 			return byStartTime{procfs, p.ID()}, p, err
 		}
 		n.do(hostapi.EventAttach, "1.srv", withPID(pid))
@@ -188,7 +189,7 @@ func TestAttachReusedNumber(t *testing.T) {
 	})
 }
 
-// A user's processes may be in one session with hookhost itself, as when it was started by hand.
+// A user's processes may be in the same session as hookhost, for example if it was started by hand.
 func TestAttachLeavesHookhostOutside(t *testing.T) {
 	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		pid := k.Spawn()
@@ -210,14 +211,14 @@ func TestAttachForkRace(t *testing.T) {
 			k := kernfstest.NewHybrid()
 			forks := tt.forks
 			roots := k.Roots()
-			// A session forks whenever one of its processes is moved.
+			// A session forks each time one of its processes is moved.
 			race := writes{roots.Cgroup, func(name, moved string) {
 				pid, err := strconv.Atoi(moved)
 				if name != "memory/pbs_jobs.service/jobid/1.srv/cgroup.procs" || err != nil ||
-					!slices.Contains(k.Pids(), pid) { // nobody's number
+					!slices.Contains(k.Pids(), pid) { // the number that no process has
 					return
 				}
-				if forks--; forks >= 0 { // the child is outside: its parent is not inside yet
+				if forks--; forks >= 0 { // the child is outside, because its parent is not inside yet
 					fork(t, k, pid)
 				}
 			}}
@@ -249,7 +250,7 @@ func TestLaunchPID(t *testing.T) {
 		leader := k.Spawn()
 		child := fork(t, k, leader)
 		n.do(hostapi.EventLaunch, "1.srv", withPID(leader))
-		lone := fork(t, k, k.Self()) // in the session of its starter
+		lone := fork(t, k, k.Self()) // in the session of the process that started it
 		n.do(hostapi.EventLaunch, "1.srv", withPID(lone))
 		must.Equal(t, "inside", []int{leader, child, lone}, n.inside("1.srv"))
 		k.Exit(lone)
@@ -281,7 +282,7 @@ func TestEventsWithoutCgroup(t *testing.T) {
 	})
 }
 
-// An attach that the kernel refuses half way is an error.
+// If the kernel refuses an attach halfway, that is an error.
 func TestAttachFails(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.do(hostapi.EventBegin, "1.srv")
@@ -297,7 +298,7 @@ func TestAttachFails(t *testing.T) {
 	}
 }
 
-// A host that has lost its record learns which shell leads the job, and its kill_delay.
+// A host that lost its record is told which shell leads the job, and the job's kill_delay.
 func TestFirstLaunchIsInTheMark(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=2", "mem=64mb"))

@@ -83,13 +83,13 @@ func TestNextLook(t *testing.T) {
 	}
 }
 
-// ompi are the variables of a rank of Open MPI.
+// ompi returns the variables of a rank of Open MPI.
 func ompi(world string, rank int) kernfstest.Attributes {
 	return kernfstest.Attributes{Comm: fmt.Sprintf("r%d", rank),
 		Environ: []string{"PATH=/bin", fmt.Sprintf("OMPI_COMM_WORLD_RANK=%d", rank), "PMIX_NAMESPACE=" + world}}
 }
 
-// forkAs is fork, of a child that then starts a program.
+// forkAs is like fork, for a child that then starts a program.
 func forkAs(t *testing.T, k *kernfstest.Kernel, of int, a kernfstest.Attributes) int {
 	t.Helper()
 	pid := fork(t, k, of)
@@ -97,7 +97,7 @@ func forkAs(t *testing.T, k *kernfstest.Kernel, of int, a kernfstest.Attributes)
 	return pid
 }
 
-// wantSubgroups checks in which subgroup each process is; "" is none.
+// wantSubgroups checks in which subgroup each process is; "" means none.
 func (n *node) wantSubgroups(id string, want map[int]string) {
 	n.t.Helper()
 	got := map[int]string{}
@@ -109,7 +109,7 @@ func (n *node) wantSubgroups(id string, want map[int]string) {
 	must.Equal(n.t, "ranks of processes", want, got)
 }
 
-// report sends periodic and returns what it tells of the job.
+// report sends periodic and returns its report on the job.
 func (n *node) report(id string) *hostapi.JobUpdate {
 	n.t.Helper()
 	u := n.do(hostapi.EventPeriodic, "").Jobs[id]
@@ -119,7 +119,7 @@ func (n *node) report(id string) *hostapi.JobUpdate {
 	return u
 }
 
-// ranksOf are the ranks of a report in words.
+// ranksOf describes the ranks in a report.
 func ranksOf(u *hostapi.HostUsage) (list []string) {
 	for _, r := range u.Ranks {
 		list = append(list, fmt.Sprintf("%s/%d %s", r.World, r.Rank, r.Comm))
@@ -127,8 +127,8 @@ func ranksOf(u *hostapi.HostUsage) (list []string) {
 	return list
 }
 
-// A job's life with ranks: found after they were forked, with what they forked, and counted apart
-// to the end.
+// A job's ranks are found after they were forked, along with what they forked, and are counted
+// separately to the end.
 func TestRanksAreFoundAndCountedApart(t *testing.T) {
 	onFakes(t, perTask, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -149,9 +149,9 @@ func TestRanksAreFoundAndCountedApart(t *testing.T) {
 		orted := forkAs(t, k, shell, kernfstest.Attributes{Comm: "orted"})
 		zero, one := forkAs(t, k, orted, ompi("a", 0)), forkAs(t, k, orted, ompi("a", 1))
 		bare := forkAs(t, k, one, kernfstest.Attributes{Environ: []string{}}) // env -i
-		// a program of MPI that a rank starts is the rank's
+		// an MPI program that a rank starts belongs to the rank
 		inner := forkAs(t, k, one, ompi("inner", 7))
-		// what is not a number is none
+		// a value that is not a number is ignored
 		last := forkAs(t, k, inner, kernfstest.Attributes{Environ: []string{"PMI_RANK=nine"}})
 		u = n.report(id)
 		n.wantSubgroups(id, map[int]string{shell: "", second: "", orted: "", zero: "rank.0", one: "rank.1",
@@ -160,9 +160,9 @@ func TestRanksAreFoundAndCountedApart(t *testing.T) {
 		if got := n.inside(id); len(got) != 8 {
 			t.Errorf("%d processes in the job, want 8", len(got))
 		}
-		// Born inside, whatever it says of itself.
+		// A child of a rank starts inside, whatever its variables say.
 		n.wantSubgroups(id, map[int]string{forkAs(t, k, zero, ompi("b", 0)): "rank.0"})
-		// A session that is attached anew leaves ranks alone.
+		// Attaching the session once more leaves ranks where they are.
 		n.do(hostapi.EventAttach, id, withPID(zero))
 		n.wantSubgroups(id, map[int]string{zero: "rank.0"})
 
@@ -185,7 +185,7 @@ func TestRanksAreFoundAndCountedApart(t *testing.T) {
 			t.Error("the record does not say it")
 		}
 
-		// A new hook goes on with what it finds.
+		// A new hook continues with the ranks that it finds.
 		n.restart()
 		two := forkAs(t, k, orted, ompi("a", 2))
 		if u = n.report(id); len(u.Usage.Ranks) != 3 {
@@ -208,7 +208,7 @@ func TestRanksAreFoundAndCountedApart(t *testing.T) {
 	})
 }
 
-// Ranks that have ended leave their place when they were told of, and no sooner.
+// The subgroups of ended ranks are removed after the ranks were reported, and no sooner.
 func TestRanksEnd(t *testing.T) {
 	onFakes(t, perTask, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -246,8 +246,8 @@ func TestRanksEnd(t *testing.T) {
 			if u := n.report(id); *u.Usage.OOMKills != 1 || *u.Usage.CPUTSeconds != 4 {
 				t.Errorf("usage of the job: %+v", u.Usage)
 			}
-			// rank.0 is gone, rank.1 holds the count of kills, rank.2 lives, and of hydra's next
-			// world 0 nothing tells.
+			// rank.0 is gone. rank.1 stays because it holds the count of kills, and rank.2 is
+			// alive. For hydra's next world 0 there is no evidence.
 			must.Equal(t, "cgroups", []string{"rank.1", "rank.2", "rank.2.0"}, names())
 		}
 		again := forkAs(t, k, shell, kernfstest.Attributes{Environ: []string{"PMI_RANK=0", "PMI_SIZE=1"}})
@@ -261,7 +261,7 @@ func TestRanksEnd(t *testing.T) {
 	})
 }
 
-// The setting counts at a job's begin. Nothing is made, asked or reported without it.
+// The setting at a job's begin counts. Without it nothing is created or reported.
 func TestRanksSetting(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -278,11 +278,11 @@ func TestRanksSetting(t *testing.T) {
 		n.wantSubgroups(id, map[int]string{pid: ""})
 
 		n.begin("2.srv")
-		n.jobs["2.srv"].State = nil // the host's record was lost: the cgroup knows how it was begun
+		n.jobs["2.srv"].State = nil // the host lost its record, but the cgroup's mark has the setting
 		second := n.launch("2.srv")
 		k.SetProcess(second, ompi("a", 0))
 		n.policy.MPI.PerTask = false
-		if u := n.report("2.srv"); u.Usage.Ranks != nil { // hook mpi tells of them now
+		if u := n.report("2.srv"); u.Usage.Ranks != nil { // hook mpi reports them now
 			t.Errorf("periodic: %v", ranksOf(u.Usage))
 		}
 		n.wantSubgroups("2.srv", map[int]string{second: "rank.0"})
@@ -292,7 +292,7 @@ func TestRanksSetting(t *testing.T) {
 	})
 }
 
-// A user who calls many processes ranks gets no more cgroups than the node can bear.
+// A user who makes many processes look like ranks does not get more cgroups than the node can bear.
 func TestRanksMany(t *testing.T) {
 	onFakes(t, perTask, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -309,7 +309,7 @@ func TestRanksMany(t *testing.T) {
 	})
 }
 
-// The line of a kill ends with the rank that it hit.
+// The line about a kill ends with the rank that was hit.
 func TestRanksOOM(t *testing.T) {
 	onFakes(t, perTask, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -334,7 +334,7 @@ func TestRanksOOM(t *testing.T) {
 			*got.Usage.Ranks[0].OOMKills != 1 {
 			t.Errorf("told %q, %+v; want %q", got.JobStderr, got.Usage.Ranks, line)
 		}
-		// The kernel's counters tell where its log has no line.
+		// The kernel's counters show the rank if its log has lost the line.
 		n.unwatch(id)
 		if killed := k.Charge(two, kernfstest.Memory{Anon: 65 * mib}); len(killed) != 1 {
 			t.Fatalf("killed %v", killed)
@@ -350,14 +350,14 @@ func TestRanksOOM(t *testing.T) {
 func TestRanksOnKernel(t *testing.T)   { testRanksOnKernel(t, 0) }
 func TestRanksOnKernelV2(t *testing.T) { testRanksOnKernel(t, cgroup.ModeV2) }
 
-// testRanksOnKernel: of two ranks one uses cpu time, and both are the job's to the end.
+// testRanksOnKernel: of two ranks one uses cpu time, and both remain in the job to the end.
 func testRanksOnKernel(t *testing.T, mode cgroup.Mode) {
 	if mode == cgroup.ModeV2 {
 		kernfstest.NeedV2(t)
 	}
 	n := realNodeOf(t, mode, func(c *config.File) {
 		perTask(c)
-		if mode == cgroup.ModeV2 { // on a hybrid machine it has none
+		if mode == cgroup.ModeV2 { // on a hybrid machine the v2 tree has none
 			c.Memory.Enabled, c.Memsw.Enabled, c.Cpuset.Enabled, c.CPU.Enabled, c.Pids.Enabled = false, false, false,
 				false, false
 		}
@@ -370,7 +370,7 @@ func testRanksOnKernel(t *testing.T, mode cgroup.Mode) {
 	for rank, what := range []string{"sleep", "burn"} {
 		ranks = append(ranks, startLabelled(t, ompi("w", rank).Environ, enter, what))
 	}
-	// a machine may be too busy to read an environment in time
+	// a busy machine may not read an environment in time
 	for end := time.Now().Add(time.Minute); len(n.report(id).Usage.Ranks) < 2 && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -412,7 +412,7 @@ func testRanksOnKernel(t *testing.T, mode cgroup.Mode) {
 	}
 }
 
-// hangs is a /proc in which the environment of one process cannot be read until it is let go.
+// hangs is a /proc in which the environment of one process cannot be read until the test allows it.
 type hangs struct {
 	*kernfs.FS
 	pid int
@@ -428,8 +428,7 @@ func (h hangs) OpenFile(name string, flag int) (kernfs.File, error) {
 	return h.FS.OpenFile(name, flag)
 }
 
-// A process that hangs keeps neither the others from being found nor the event from coming to its
-// end.
+// A process that hangs prevents neither the others from being found nor the event from ending.
 func TestRanksHang(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, perTask)
 	const id = "1.srv"

@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// resize sends the event and keeps what the host keeps of it.
+// resize sends the event and keeps what the host would keep.
 func (n *node) resize(id string, resources ...string) (*hostapi.Outcome, error) {
 	n.t.Helper()
 	out, err := n.event(hostapi.EventResize, id, asks(resources...))
@@ -29,7 +29,7 @@ func (n *node) resize(id string, resources ...string) (*hostapi.Outcome, error) 
 	return out, err
 }
 
-// has checks the job's limits, as the kernel has them, and what is said of them.
+// has checks the job's limits in the kernel and in the report.
 func (n *node) has(id, cpus string, mem int64) {
 	n.t.Helper()
 	l := n.limitsNow(id)
@@ -56,7 +56,7 @@ func TestResizeOfAJobIsAppliedOrRefused(t *testing.T) {
 			mem  int64
 		}{
 			{[]string{"ncpus=3", "mem=2gb"}, "0-1,3", 2 * gib},
-			{[]string{"ncpus=3", "mem=2gb"}, "0-1,3", 2 * gib}, // an event may come twice
+			{[]string{"ncpus=3", "mem=2gb"}, "0-1,3", 2 * gib}, // an event may be repeated
 			{[]string{"ncpus=3", "mem=4gb"}, "0-1,3", 4 * gib},
 			{[]string{"ncpus=1", "mem=512mb"}, "3", 512 * mib},
 			{[]string{"ncpus=2", "mem=1gb"}, "0,3", gib},
@@ -72,7 +72,7 @@ func TestResizeOfAJobIsAppliedOrRefused(t *testing.T) {
 			}
 		}
 		n.has("2.srv", "2", gib)
-		// Jobs that come later see the new size, and so does a hook that starts anew.
+		// Later jobs see the new size, and so does a restarted hook.
 		n.restart()
 		n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
 		if got := n.cpus("3.srv"); got != "1" {
@@ -118,7 +118,7 @@ func TestResizeRefused(t *testing.T) {
 	})
 }
 
-// Each step of a resize fails in turn: the job is as it was, and the event can be repeated.
+// Each step of a resize fails in turn. The job is unchanged, and the event can be repeated.
 func TestResizeFails(t *testing.T) {
 	type form struct {
 		ask  []string
@@ -166,8 +166,8 @@ func TestResizeFails(t *testing.T) {
 	}
 }
 
-// Two jobs that share cpus, since one was suspended, part when one of them can; else each keeps
-// them.
+// Two jobs may share cpus because one was suspended. They get different cpus when one of them can,
+// and otherwise keep them.
 func TestResizeOfSharedPlace(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4", "mem=12gb"))
@@ -207,7 +207,7 @@ func TestResizeSuspended(t *testing.T) {
 	})
 }
 
-// givesBack waits until the kernel was asked for memory of a job, in vain.
+// givesBack waits until the kernel was asked to reclaim a job's memory but failed.
 func givesBack(t *testing.T, k *kernfstest.Kernel) {
 	t.Helper()
 	must.Eventually(t, "a job gives memory back", func() bool {
@@ -217,8 +217,8 @@ func givesBack(t *testing.T, k *kernfstest.Kernel) {
 	})
 }
 
-// Other jobs begin while a job gives memory back, which takes seconds. They cannot have yet what it
-// gives up, nor any more what it gets.
+// Other jobs can begin while a job gives memory back, which takes seconds. They cannot get what the
+// job is giving up or what it is about to get.
 func TestResizeHoldsNobodyUp(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Memory.ReservePercent = 0 })
 	n.begin("1.srv", asks("ncpus=2", "mem=8gb"))
@@ -230,7 +230,7 @@ func TestResizeHoldsNobodyUp(t *testing.T) {
 		done <- err
 	}()
 	givesBack(t, k)
-	// The memory is not given back yet, and the cpu is taken.
+	// The job has not given its memory back yet, and has already got the cpu.
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "mem requested", "ncpus=1", "mem=9gb")
 	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=2", "mem=1gb")
 	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=1", "mem=1gb"))
@@ -249,7 +249,7 @@ func TestResizeHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// A failure that no user can bring about is an error of the node.
+// A failure that no user can cause is an error of the node.
 func TestResizeKinds(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV1, func(c *config.File) { c.Cpuset.AllowZeroCPUs = true })
 	n.begin("1.srv", asks("ncpus=0", "mem=64mb"))
@@ -265,7 +265,7 @@ func TestResizeKinds(t *testing.T) {
 	n.has("2.srv", "0", 64*mib)
 }
 
-// A job that was begun without a bound has one from its resize on.
+// A job that began without a bound has one after a resize that requests it.
 func TestResizeBringsBounds(t *testing.T) {
 	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1"))
@@ -279,7 +279,7 @@ func TestResizeBringsBounds(t *testing.T) {
 	})
 }
 
-// On a kernel: up, down, and not below what is in use, with the job running on.
+// On a real kernel the limits of a running job go up and down, but not below what is in use.
 func TestKernelResize(t *testing.T) {
 	n := realNode(t, nil)
 	n.begin("1.srv", asks("ncpus=1", "mem=256mb"))
@@ -289,7 +289,7 @@ func TestKernelResize(t *testing.T) {
 	}
 	n.has("1.srv", n.node().Online.String(), 300*mib)
 	_, err := n.resize("1.srv", "ncpus=1", "mem=50mb")
-	// 80 MiB, and what a program of Go has beside, with the race detector 20 MiB.
+	// 80 MiB, plus what a Go program needs, which is 20 MiB with the race detector.
 	if hostapi.KindOf(err) != hostapi.KindBusy || !regexp.MustCompile(`mem requested \(51200kb\) is below what the job uses \((8|9|10|11)\d{4}kb\)`).MatchString(err.Error()) {
 		t.Errorf("below use: %v", err)
 	}

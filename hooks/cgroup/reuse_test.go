@@ -28,13 +28,13 @@ import (
 
 var reuseTries = flag.Int("reuse.tries", 0, "how often TestReusedNumber... gives away a number; 0: for three seconds")
 
-// inNamespace is set in the run of a test in a pid namespace of its own, to what its cgroups are
-// named by.
+// inNamespace is set when a test runs in a separate pid namespace. Its value is part of the names
+// of the cgroups.
 const inNamespace = "HOOKHOST_TEST_NAMESPACE"
 
-// A job's owner has a process attached, or makes it look like a rank of MPI. The process is killed
-// and reaped at the worst moment, and another one of a job is born with its number. No process
-// leaves its job by that.
+// A job's owner has a process attached, or makes it look like an MPI rank. At the worst moment the
+// process is killed and reaped, and a new process of some job gets its pid. No process leaves its
+// job because of that.
 func TestReusedNumberLeavesNoProcessOutsideOfItsJob(t *testing.T)   { testReuse(t, 0) }
 func TestReusedNumberLeavesNoProcessOutsideOfItsJobV1(t *testing.T) { testReuse(t, cgroup.ModeV1) }
 func TestReusedNumberLeavesNoProcessOutsideOfItsJobV2(t *testing.T) { testReuse(t, cgroup.ModeV2) }
@@ -55,7 +55,7 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 	must.NoError(t, errors.Join(err, unix.Mount("proc", "/proc", "proc", 0, "")))
 	g := newGiveaway(t, mode)
 	enough := func() bool { return g.tries >= *reuseTries }
-	if began := time.Now(); *reuseTries == 0 { // a guest is slow
+	if began := time.Now(); *reuseTries == 0 { // a virtual machine is slow
 		enough = func() bool { return g.tries >= 2*len(giveaways) && time.Since(began) > 3*time.Second }
 	}
 	for !enough() && !t.Failed() {
@@ -72,10 +72,10 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 	}
 }
 
-// runInNamespace runs the test once more, as the first process of a pid namespace. The test alone
-// makes processes there, and sets by ns_last_pid which number is next.
+// runInNamespace runs the test once more, as the first process of a pid namespace. Only the test
+// creates processes there, and it uses ns_last_pid to choose the next pid.
 func runInNamespace(t *testing.T) {
-	runtime.LockOSThread() // the signal comes when the thread ends that has started the process
+	runtime.LockOSThread() // Pdeathsig is sent when the thread ends that started the process
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v",
 		fmt.Sprint("-reuse.tries=", *reuseTries))
@@ -88,8 +88,8 @@ func runInNamespace(t *testing.T) {
 	}
 }
 
-// giveaways are the jobs of the first process and of the one that gets its number: 1.srv, 2.srv or,
-// for "", none. The first one is attached to 1.srv, or becomes a rank there.
+// giveaways are the jobs of the first process and of the one that gets its pid: 1.srv, 2.srv or ""
+// for none. The first process is attached to 1.srv, or becomes a rank there.
 var giveaways = []struct {
 	first, heir string
 	rank        bool
@@ -98,25 +98,25 @@ var giveaways = []struct {
 	{"1.srv", "1.srv", true}, {"1.srv", "2.srv", true}, {"1.srv", "", true},
 }
 
-// giveaway is a node with two jobs of one owner, on which numbers are given away.
+// giveaway is a node with two jobs of one owner, on which pids are reused.
 type giveaway struct {
 	t      *testing.T
 	n      *node
-	shells map[string]*proctest.Shell // by job; "" in none
+	shells map[string]*proctest.Shell // by job; "" for the one in no job
 
-	differ []int  // the lines of /proc/PID/cgroup that are of jobs
-	number string // of the first process while it lives, as it is written to cgroup.procs
-	wait   int    // writes of it that pass before it is given away
+	differ []int  // the lines of /proc/PID/cgroup that differ for a process in a job
+	number string // pid of the first process as written to cgroup.procs; "" once it has been reused
+	wait   int    // how many writes of the pid to let pass before it is reused
 	give   func()
 	tries  int
-	given  int // of them before a write
+	given  int // how often the pid was reused before a write
 }
 
 func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
 	g := &giveaway{t: t, shells: map[string]*proctest.Shell{}}
 	g.n = realNodeBehind(t, mode, func(c *config.File) {
 		perTask(c)
-		if mode == cgroup.ModeV2 { // on a hybrid machine it has none
+		if mode == cgroup.ModeV2 { // on a hybrid machine the v2 tree has none
 			c.Memory.Enabled, c.Memsw.Enabled, c.Cpuset.Enabled = false, false, false
 			c.CPU.Enabled, c.Pids.Enabled = false, false
 		}
@@ -124,7 +124,7 @@ func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
 	g.shells[""] = startShell(t, nil)
 	for _, id := range []string{"1.srv", "2.srv"} {
 		ncpus := "ncpus=1"
-		if id == "2.srv" { // without a cpuset of its own
+		if id == "2.srv" { // a job without a cpuset
 			ncpus = "ncpus=0"
 		}
 		g.n.do(hostapi.EventBegin, id, asks(ncpus, "mem=64mb"))
@@ -139,7 +139,7 @@ func newGiveaway(t *testing.T, mode cgroup.Mode) *giveaway {
 	return g
 }
 
-// placesOf are the lines of /proc/PID/cgroup.
+// placesOf returns the lines of /proc/PID/cgroup.
 func (g *giveaway) placesOf(pid int) []string {
 	g.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -147,7 +147,7 @@ func (g *giveaway) placesOf(pid int) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// try attaches a process that ends on the way.
+// try attaches a process that ends during the attach.
 func (g *giveaway) try(kind int) {
 	where := giveaways[kind]
 	var variables []string
@@ -168,7 +168,7 @@ func (g *giveaway) try(kind int) {
 		g.n.do(hostapi.EventAttach, "1.srv", withPID(first))
 	}
 	switch {
-	case g.number != "": // it was not written, or not so often
+	case g.number != "": // it was not written, or not often enough
 		g.number = ""
 		g.give()
 	case heir == first:
@@ -203,8 +203,8 @@ func (g *giveaway) outside(pid int) (n int) {
 	return n
 }
 
-// writes is a cgroup file system that announces what is written to which cgroup.procs, before it
-// is.
+// writes is a cgroup file system that calls back before each write to a cgroup.procs, with its
+// directory and the value.
 type writes struct {
 	*kernfs.FS
 	announce func(name, value string)
@@ -231,7 +231,7 @@ func (f announcedFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// startShell starts a shell that makes orphans in a job, or in none.
+// startShell starts a shell that creates orphans, in a job or outside.
 func startShell(t *testing.T, enter func(pid int)) *proctest.Shell {
 	t.Helper()
 	p := proctest.Start(t, &exec.Cmd{Path: "/bin/sh", Args: []string{"sh"}, Env: os.Environ()}, enter)

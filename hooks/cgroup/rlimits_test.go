@@ -26,7 +26,7 @@ func TestRlimitsDecided(t *testing.T) {
 		name string
 		node config.Rlimits
 		asks hostapi.Resources
-		vmem bool // is enforced
+		vmem bool // vmem is enforced
 		keep bool // RLIMIT_AS is left alone
 		want limits
 		err  string
@@ -68,7 +68,7 @@ func TestRlimitsDecided(t *testing.T) {
 	}
 }
 
-// A value that cannot be meant fails when the job begins, and is the job's fault.
+// A value that makes no sense fails when the job begins, and is the job's fault.
 func TestRlimitsRefusedAtBegin(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, nil)
 	for ask, want := range map[string]string{
@@ -83,8 +83,8 @@ func TestRlimitsRefusedAtBegin(t *testing.T) {
 	n.want()
 }
 
-// A session that MoM made gets the limits before its launch is accepted, and so does what attaches.
-// RLIMIT_AS is lifted only if MoM may have set it.
+// A session created by MoM gets the limits before its launch is accepted, and so do attached
+// processes. RLIMIT_AS is lifted only if MoM may have set it.
 func TestRlimitsOfSessions(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		got := map[int]map[string]proc.Rlimit{}
@@ -114,7 +114,8 @@ func TestRlimitsOfSessions(t *testing.T) {
 	})
 }
 
-// MoM sets RLIMIT_AS to vmem, and hookhost may lack CAP_SYS_RESOURCE. The job runs with it then.
+// MoM sets RLIMIT_AS to vmem, and hookhost may lack CAP_SYS_RESOURCE. In that case the job runs
+// with the limit.
 func TestOwnerIsToldOfAnRLIMIT_ASThatStays(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		if !n.liftsAS() {
@@ -133,7 +134,8 @@ func TestOwnerIsToldOfAnRLIMIT_ASThatStays(t *testing.T) {
 	})
 }
 
-// A job raises no limit of what MoM starts by asking for it: the request is its user's text.
+// A job cannot raise limits of the programs that MoM starts by requesting it: the request is text
+// from its user.
 func TestLimitIsRaisedByTheNodeAlone(t *testing.T) {
 	n := realNode(t, func(c *config.File) { c.Rlimits.Nofile = "256:256" })
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(os.Getuid()),

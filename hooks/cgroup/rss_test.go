@@ -24,7 +24,7 @@ import (
 
 func byRSS(c *config.File) { c.Memory.Enforce = "rss" }
 
-// awaitDeath returns when none of a job's processes is left.
+// awaitDeath returns when the job has no processes left.
 func (n *node) awaitDeath(id string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -34,7 +34,7 @@ func (n *node) awaitDeath(id string) {
 	}
 }
 
-// staysAlive gives the follower time to make a mistake.
+// staysAlive gives the follower time to kill by mistake.
 func (n *node) staysAlive(id string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 1300*time.Millisecond)
@@ -44,7 +44,7 @@ func (n *node) staysAlive(id string) {
 	}
 }
 
-// wantExcess checks what a job's epilogue says of why it was killed, and ends the job.
+// wantExcess checks the reason in a job's epilogue, and ends the job.
 func (n *node) wantExcess(id, text string) {
 	n.t.Helper()
 	out := n.do(hostapi.EventEpilogue, id)
@@ -56,7 +56,7 @@ func (n *node) wantExcess(id, text string) {
 	n.want()
 }
 
-// Page cache is no memory of the job's; what it holds itself is.
+// Page cache does not count as the job's memory, but what the job holds itself does.
 func TestRSSOnFakes(t *testing.T) {
 	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
@@ -73,7 +73,7 @@ func TestRSSOnFakes(t *testing.T) {
 	})
 }
 
-// A hook that takes over from another goes on sampling.
+// A restarted hook continues sampling.
 func TestRSSAfterRestart(t *testing.T) {
 	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
@@ -94,7 +94,7 @@ func TestBoundsOfResidentMemoryFollowEnforce(t *testing.T) {
 	for _, tt := range []struct {
 		enforce string
 		granted assignment
-		mem     int64 // 0 is none
+		mem     int64 // 0: none
 	}{
 		{"cgroup", granted, 0},
 		{"rss", granted, gib},
@@ -125,8 +125,8 @@ func TestGraceIsTheKillDelayOfTheJob(t *testing.T) {
 	must.Equal(t, "grace", 9*time.Second, f.grace())
 }
 
-// A job that reads files of many times its mem lives. A job that takes more than its mem dies, with
-// SIGTERM first if it has a kill_delay.
+// A job that reads files much larger than its mem survives. A job that uses more than its mem is
+// killed, with SIGTERM first if it has a kill_delay.
 func TestKernelRSS(t *testing.T) {
 	n := realNode(t, byRSS)
 	file := filepath.Join(t.TempDir(), "file")
@@ -138,7 +138,7 @@ func TestKernelRSS(t *testing.T) {
 	}
 	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
 	delay := 5
-	n.jobs["1.srv"].KillDelay = &delay // which PBS does not send with begin
+	n.jobs["1.srv"].KillDelay = &delay // PBS does not send it with begin
 	enter := n.launches("1.srv")
 	a := startActor(t, enter, "hold", fmt.Sprint(30*mib), file)
 	if err := errors.Join(os.Remove(file), f.Close()); err != nil && !errors.Is(err, fs.ErrClosed) {
@@ -165,7 +165,7 @@ func TestKernelRSS(t *testing.T) {
 	}
 }
 
-// A job that is near a bound is sampled ten times a second, any other once.
+// A job that is near a bound is sampled ten times a second, and any other once.
 func TestPauseIsShortNearABound(t *testing.T) {
 	for _, tt := range []struct {
 		used, bound int64
@@ -176,7 +176,7 @@ func TestPauseIsShortNearABound(t *testing.T) {
 	}
 }
 
-// A job that ignores SIGTERM has until its grace is over.
+// A job that ignores SIGTERM lives until its grace period is over.
 func TestKernelRSSGrace(t *testing.T) {
 	n := realNode(t, func(c *config.File) {
 		byRSS(c)

@@ -19,10 +19,10 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// eachSecond has points as close together as they may be.
+// eachSecond makes the points as close together as is allowed.
 func eachSecond(f *config.File) { f.Series.Interval = config.Duration(time.Second) }
 
-// drawn is a node whose host appends what a job's answers have.
+// drawn is a node whose host appends the points from a job's answers.
 type drawn struct {
 	*node
 	series *hostapi.Series
@@ -57,7 +57,7 @@ func (d *drawn) end() *hostapi.HostUsage {
 	return u
 }
 
-// integral is the sum of a rate over the time of the series.
+// integral returns the sum of a rate over the time of the series.
 func integral(s *hostapi.Series, column string) float64 {
 	sum := 0.0
 	for i := 1; i < len(s.Times); i++ {
@@ -96,7 +96,7 @@ func TestSeriesOfASteadyJobIsFlat(t *testing.T) {
 	}
 }
 
-// A burst that a sample of the watch falls into shows in the next point.
+// If a sample of the watch sees a burst, the next point shows it.
 func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 	must.BesideOthers(t)
 	n := newDrawn(t)
@@ -165,7 +165,7 @@ func TestShortJobHasItsFirstAndLastPoint(t *testing.T) {
 		must.Eventually(t, "its end", func() bool { return len(n.inside("1.srv")) == 0 })
 		u := n.end()
 		s := n.series
-		if len(s.Times) < 2 || len(s.Times) > 3 { // the second is there if a multiple of 30 s came meanwhile
+		if len(s.Times) < 2 || len(s.Times) > 3 { // there is a second point if a multiple of 30 s came meanwhile
 			t.Fatalf("points of %v", s.Times)
 		}
 		if rss := slices.Max(s.Columns[hostapi.ColumnRSSBytes]); rss < taken/2 {
@@ -197,7 +197,7 @@ func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
 	startActor(t, enter, "burn")
 	n.points(3)
 	n.do(hostapi.EventPostsuspend, "1.srv")
-	n.points(len(n.series.Times) + 1) // it has a part of the time before
+	n.points(len(n.series.Times) + 1) // the next point still covers part of the earlier time
 	frozen := len(n.series.Times)
 	n.points(frozen + 3)
 	for i, cpu := range n.series.Columns[hostapi.ColumnCPU][frozen:] {
@@ -227,7 +227,7 @@ func TestSeriesGoesOnWithTheNextHook(t *testing.T) {
 	if diff := cmp.Diff(before, kept, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("the points from before (-before +after):\n%s", diff)
 	}
-	// The first point of the next hook has nothing to be compared with.
+	// The first point of the restarted hook has no earlier value to compare with.
 	for i, cpu := range n.series.Columns[hostapi.ColumnCPU][had:] {
 		if cpu > 2 {
 			t.Errorf("point %d after: %v cpus of one process", i, cpu)
@@ -261,7 +261,7 @@ func TestNoSeriesIsDrawnWhereNoneIsConfigured(t *testing.T) {
 	}
 }
 
-// A counter that is not known, or was another one, has no rate.
+// If a counter is not known or has been replaced, its rate is not known either.
 func TestRateOfACounterIsNeverNegative(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct{ before, now, seconds, want float64 }{
@@ -295,7 +295,7 @@ func TestPointOfAJobLeavesNoGarbage(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// BenchmarkPoint is one point of a job's series.
+// BenchmarkPoint measures one point of a job's series.
 func BenchmarkPoint(b *testing.B) {
 	n := benchNode(b)
 	n.do(hostapi.EventBegin, "1.srv")
@@ -319,7 +319,7 @@ func BenchmarkPoint(b *testing.B) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// The beat ends with the last job, which the end of all tests sees to (kernfstest.Run).
+// The beat ends with the last job. The end of all tests checks that (kernfstest.Run).
 func TestNothingOfAJobsSeriesIsLeftAtItsEnd(t *testing.T) {
 	n := realNode(t, eachSecond)
 	n.do(hostapi.EventBegin, "1.srv")

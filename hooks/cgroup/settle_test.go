@@ -16,7 +16,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// sized decides the new size of a job, as a resize does. The job holds the larger of both then.
+// sized decides the new size of a job, as a resize does. From then on the job holds the larger of
+// both.
 func (n *node) sized(id string, resources ...string) (job *hostapi.Job, z newShare) {
 	n.t.Helper()
 	of := *n.job(id)
@@ -29,8 +30,8 @@ func (n *node) sized(id string, resources ...string) (job *hostapi.Job, z newSha
 	return &of, z
 }
 
-// stepThrough carries out a resize with between called while the job holds the larger of both
-// sizes. edit may change what the job asks for.
+// stepThrough carries out a resize and calls between while the job holds the larger of both sizes.
+// edit may change the job's request.
 func (n *node) stepThrough(id string, between func(), edit func(*hostapi.Job), resources ...string) error {
 	n.t.Helper()
 	job, z := n.sized(id, resources...)
@@ -41,14 +42,15 @@ func (n *node) stepThrough(id string, between func(), edit func(*hostapi.Job), r
 	return n.change(n.cgroup(id), z, old, resized(old, job, z))
 }
 
-// dieInResize has the hook die when the kernel has the new size and the job's mark the old one.
+// dieInResize makes the hook die when the kernel has the new size and the job's mark still has the
+// old one.
 func (n *node) dieInResize(id string, resources ...string) {
 	n.t.Helper()
 	_, z := n.sized(id, resources...)
 	must.NoError(n.t, n.cgroup(id).Apply(n.inKernel(z.limits, z.ask)))
 }
 
-// startAndSettle starts the hook anew and waits until each job has been settled.
+// startAndSettle restarts the hook and waits until each job has been settled.
 func (n *node) startAndSettle(between func(p *policy)) {
 	n.t.Helper()
 	n.hook.die()
@@ -72,8 +74,8 @@ func (n *node) size(id string, ncpus int, mem int64) {
 	}
 }
 
-// A hook that dies in a resize leaves the job with the size that was not recorded. The next one
-// gives it the size in its mark, the old one, which no other job has been given.
+// A hook that dies in a resize leaves the job with the size that was not recorded. The next hook
+// gives it the old size, which is in its mark and was not given to any other job.
 func testResizeDies(t *testing.T, n *node) {
 	n.begin("1.srv", asks("ncpus=2", "mem=128mb"))
 	pid := n.launch("1.srv")
@@ -85,7 +87,7 @@ func testResizeDies(t *testing.T, n *node) {
 	if s := n.state("1.srv"); s.NCPUs != 2 {
 		t.Errorf("state %+v, want ncpus 2", s)
 	}
-	if _, err := n.resize("1.srv", "ncpus=1", "mem=256mb"); err != nil { // MoM sends it again
+	if _, err := n.resize("1.srv", "ncpus=1", "mem=256mb"); err != nil { // MoM repeats it
 		t.Error(err)
 	}
 	n.size("1.srv", 1, 256*mib)
@@ -105,8 +107,8 @@ func TestResizeDies(t *testing.T) {
 	})
 }
 
-// Such a job loses the cpus that it had for a moment, even if it uses more memory than it was
-// granted. Other jobs are given them.
+// Such a job loses the cpus that it had briefly, even if it uses more memory than it was granted.
+// Other jobs are given these cpus.
 func TestResizeDiesAndTheJobUsesItsMemory(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1", "mem=1gb"))
@@ -122,8 +124,8 @@ func TestResizeDiesAndTheJobUsesItsMemory(t *testing.T) {
 	})
 }
 
-// A limit that somebody sets by hand counts for nobody. Others are given what is free by the table,
-// before the next start and after it.
+// A limit set by hand does not count. Others are given what is free according to the table, before
+// the next start and after it.
 func TestLimitSetByHandCountsForNobody(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
@@ -141,14 +143,14 @@ func TestLimitSetByHandCountsForNobody(t *testing.T) {
 	})
 }
 
-// A cgroup without a mark is of a job that began before hookhost came. Its limits count as they are
-// at the start, and are left alone.
+// A cgroup without a mark belongs to a job that began before hookhost was installed. Its limits at
+// the start count, and are left alone.
 func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		l := n.limits("0-2")
 		l.Mem = ptr(int64(8 * gib))
 		must.NoError(t, n.cgroup("9.srv").Create(l))
-		_, err := n.cgroup("9.srv").Attach(number(k.Spawn())) // else it is swept
+		_, err := n.cgroup("9.srv").Attach(number(k.Spawn())) // otherwise it would be swept
 		must.NoError(t, err)
 		n.startAndSettle(nil)
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
@@ -160,8 +162,8 @@ func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
 	})
 }
 
-// No other job gets what a job has or is to have until its resize is over. So a resize that fails
-// late leaves the job as it was.
+// Until a job's resize is over, no other job gets what it has or is about to get. So a resize that
+// fails late leaves the job unchanged.
 func testResizeFailsLate(t *testing.T, n *node, from, to []string, mem int64, second ...string) {
 	n.begin("1.srv", asks(from...))
 	before := n.limitsNow("1.srv")
@@ -206,7 +208,7 @@ func TestResizeFailsLate(t *testing.T) {
 	})
 }
 
-// Until a job has let go of what it gives up nobody else gets that, so that it can have it back.
+// Until a job has released what it gives up, nobody else gets that, so the job can have it back.
 func TestResizeUndone(t *testing.T) {
 	for _, how := range []string{"cgroup", "both", "rss"} {
 		t.Run(how, func(t *testing.T) {
@@ -236,11 +238,11 @@ func TestResizeUndone(t *testing.T) {
 	}
 }
 
-// No other job is given what a job gives up before its resize is over. So an undo that fails
-// half-way is repeated.
+// Until a job's resize is over, no other job is given what it gives up. So an undo that fails
+// halfway can be repeated.
 func TestResizeIsUndoneWhereItsFirstUndoFails(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		if n.tree.Mode() == cgroup.ModeV2 { // memory comes last
+		if n.tree.Mode() == cgroup.ModeV2 { // memory is written last
 			return
 		}
 		n.begin("1.srv", asks("ncpus=3", "mem=8gb"))
@@ -263,7 +265,7 @@ func TestResizeIsUndoneWhereItsFirstUndoFails(t *testing.T) {
 	})
 }
 
-// A hook that starts puts in force what a job was granted, in place of what somebody has set by
+// A hook that starts restores the limits that a job was granted, if somebody has changed them by
 // hand.
 func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 	test := func(t *testing.T, n *node) {
@@ -294,7 +296,7 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 	}
 }
 
-// Live jobs follow [memory] enforce when the hook starts with another.
+// Live jobs follow [memory] enforce when the hook starts with another value.
 func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	enforce := func(how string) func(*policy) { return func(p *policy) { p.Memory.Enforce = how } }
 	n.begin("1.srv", asks("ncpus=1", "mem=128mb"))
@@ -323,7 +325,7 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 			t.Errorf("%s: limits %+v, %v; want %+v", how, l, err, before)
 		}
 	}
-	// A job that is over its mem keeps what it has: nothing is killed for it.
+	// A job that exceeds its mem keeps what it has, and nothing is killed.
 	n.startAndSettle(enforce("rss"))
 	hold(150 * mib)
 	for range 2 {
@@ -335,7 +337,7 @@ func testEnforceChanges(t *testing.T, n *node, hold func(bytes int64)) {
 	}
 }
 
-// A job that began without limits of memory keeps none, however they are enforced for others.
+// A job that began without memory limits stays without, however they are enforced for others.
 func TestMemoryIsEnabledBesideAJob(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.Enabled = false }
 	onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
@@ -360,13 +362,13 @@ func TestEnforceChanges(t *testing.T) {
 		n := realNode(t, edit)
 		testEnforceChanges(t, n, func(bytes int64) {
 			enter := n.launches("1.srv")
-			n.hook.unwatch("1.srv") // which would kill it for being over its mem
+			n.hook.unwatch("1.srv") // because it would kill the job for exceeding its mem
 			startActor(t, enter, "hold", fmt.Sprint(bytes), "/dev/null")
 		})
 	})
 }
 
-// A job that nothing has happened to keeps its limits.
+// If nothing has happened to a job, its limits are not changed.
 func TestSettleChangesNothingOfASettledJob(t *testing.T) {
 	settings := map[string]func(*config.File){
 		"default": nil,

@@ -24,18 +24,19 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// unitsOfMem is what the jobs of TestAnswersOutliveSIGKILL share; each asks for some of it.
+// unitsOfMem is the amount that the jobs of TestAnswersOutliveSIGKILL share; each requests part of
+// it.
 const unitsOfMem = 100
 
 func shareMem(c *config.File) { c.Memory.ReservePercent, c.Cpuset.AllowZeroCPUs = 0, true }
 
-// A hook is killed at random moments while it begins, resizes and ends 50 jobs. The next one finds
-// each job with the size that was answered last, or with that of the event that had no answer. No
-// two jobs hold the same.
+// A hook is killed at random moments while it begins, resizes and ends 50 jobs. The next hook finds
+// each job with the size of the last answer, or with that of the event that got no answer. No two
+// jobs hold the same memory.
 func TestAnswersOutliveSIGKILL(t *testing.T) {
 	n := realNode(t, shareMem)
 	unit := n.policy.memTotal(n.node()) / unitsOfMem >> 20 << 20
-	answered := map[string]int64{} // bytes by job, of those that live
+	answered := map[string]int64{} // bytes by live job
 	kills := 0
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until) && kills < 40; kills++ {
 		n.hook.die()
@@ -60,8 +61,8 @@ func running(jobs map[string]int64) map[string]*hostapi.Job {
 	return list
 }
 
-// killedHook starts a hook that carries out events of jobs until it is killed. answered is brought
-// up to date; unsure has the jobs whose last event was not answered, with what it was to bring.
+// killedHook starts a hook that handles events of jobs until it is killed. It updates answered.
+// unsure has the jobs whose last event was not answered, with the size that the event requested.
 func killedHook(t *testing.T, n *node, unit int64, answered map[string]int64) (unsure map[string]int64) {
 	t.Helper()
 	var has []string
@@ -105,7 +106,7 @@ func killedHook(t *testing.T, n *node, unit int64, answered map[string]int64) (u
 	return unsure
 }
 
-// checkAnswers compares the kernel with what was answered.
+// checkAnswers compares the kernel with the answers.
 func checkAnswers(t *testing.T, n *node, answered, unsure map[string]int64) {
 	t.Helper()
 	ids, err := n.tree.JobIDs()
@@ -119,7 +120,7 @@ func checkAnswers(t *testing.T, n *node, answered, unsure map[string]int64) {
 		}
 		was, lived := answered[id]
 		coming, open := unsure[id]
-		if open && coming == 0 { // its end comes again; its place may be another's already
+		if open && coming == 0 { // its end is repeated; meanwhile another job may have its place
 			n.do(hostapi.EventEnd, id)
 			delete(answered, id)
 			continue
@@ -143,8 +144,8 @@ func checkAnswers(t *testing.T, n *node, answered, unsure map[string]int64) {
 	}
 }
 
-// actHook is a hook that carries out events until it is killed. The hook says of each job what is
-// sent and what was answered.
+// actHook plays a hook that handles events until it is killed. For each job it prints what is sent
+// and what was answered.
 func actHook(prefix, unitText, has string) error {
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -199,8 +200,8 @@ func actHook(prefix, unitText, has string) error {
 	return nil
 }
 
-// actEvent begins a job that has nothing; it resizes or ends any other. The result is what the job
-// has then.
+// actEvent begins a job that has nothing, and resizes or ends any other. It returns what the job
+// has afterwards.
 func actEvent(ctx context.Context, h *hook, id string, has, unit int64) int64 {
 	mem := unit * int64(1+rand.IntN(8))
 	job := &hostapi.Job{ID: id, ResourceList: hostapi.Resources{"ncpus": "0", "mem": fmt.Sprintf("%db", mem)}}

@@ -17,7 +17,7 @@ func amounts(ncpus, mem, vmem string) *hostapi.Vnode {
 	return &hostapi.Vnode{ResourcesAvailable: r}
 }
 
-// TestNaturalVnodeHasWhatTheSitesVnodesLeave: a host of 4 cpus and 8 GiB.
+// TestNaturalVnodeHasWhatTheSitesVnodesLeave uses a host of 4 cpus and 8 GiB.
 func TestNaturalVnodeHasWhatTheSitesVnodesLeave(t *testing.T) {
 	host := offer{ncpus: 4, mem: 8 * gib, vmem: 10 * gib}
 	for _, tt := range []struct {
@@ -46,8 +46,8 @@ func TestNaturalVnodeHasWhatTheSitesVnodesLeave(t *testing.T) {
 	}
 }
 
-// TestVnodesThatAreTakenBackHaveNothing takes back vnode_per_numa_node. MoM goes on to list the
-// vnodes, and the site has defined one of such a name.
+// TestVnodesThatAreTakenBackHaveNothing turns vnode_per_numa_node off again. MoM continues to list
+// the vnodes, and the site has defined one with such a name.
 func TestVnodesThatAreTakenBackHaveNothing(t *testing.T) {
 	roots := fixture(t, "two-sockets-ht")
 	perNUMA, whole := policyOf(t, func(f *config.File) { f.Vnodes.PerNUMANode = true }), policyOf(t, nil)

@@ -18,7 +18,7 @@ func softly(f *config.File) { f.Memory.SoftLimit = true }
 // withSwap is a machine of 16 GiB and as much swap.
 var withSwap = kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2, NUMA: 2, Mem: 16 << 30, Swap: 16 << 30})
 
-// inForce checks the memory limits of a job; -1 is none.
+// inForce checks the memory limits of a job; -1 means none.
 func (n *node) inForce(id string, soft, mem, memsw int64) {
 	n.t.Helper()
 	l := n.limitsNow(id)
@@ -58,8 +58,8 @@ func TestMemIsASoftLimitBelowVmem(t *testing.T) {
 	}, withSwap)
 }
 
-// A job holds what it asked for, not what it may have beyond that. The same is true once the
-// setting is taken back.
+// A job holds what it requested, not what it may use beyond that. The same is true after the
+// setting has been removed.
 func TestSoftLimitedJobHoldsItsMem(t *testing.T) {
 	onFakes(t, softly, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=1", "mem=8gb", "vmem=12gb"))
@@ -109,8 +109,8 @@ func TestJobHasACgroupInWhatIsEnabled(t *testing.T) {
 	}
 }
 
-// A controller that this kernel cannot have is an error of the node, with the reason, and none is
-// passed over.
+// If this kernel cannot have a controller, that is an error of the node and includes the reason. No
+// controller is skipped.
 func TestControllerThatIsNotThereIsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		edit func(*config.File)

@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// frozen checks whether a job is frozen, and that the hook has it for suspended then.
+// frozen checks whether a job is frozen, and whether the hook accordingly considers it suspended.
 func (n *node) frozen(id string, want bool) {
 	n.t.Helper()
 	frozen, err := n.cgroup(id).Frozen()
@@ -32,7 +32,7 @@ func TestSuspendAndResume(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
 		pid := n.launch("1.srv")
-		for range 2 { // each may come twice
+		for range 2 { // each event may be repeated
 			n.do(hostapi.EventPostsuspend, "1.srv")
 			n.frozen("1.srv", true)
 		}
@@ -47,7 +47,7 @@ func TestSuspendAndResume(t *testing.T) {
 	})
 }
 
-// A suspended job's place goes to others, and only when they have no other; what is resumed has its
+// A suspended job's place goes to others, but only if nothing else is free. A resumed job has its
 // place again.
 func TestSuspendedJobGivesItsPlace(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
@@ -77,8 +77,8 @@ func TestSuspendedJobGivesItsPlace(t *testing.T) {
 	})
 }
 
-// A process that the kernel holds cannot be frozen: the event says so, and the job is suspended all
-// the same.
+// A process that the kernel holds cannot be frozen. The event reports that, and the job is
+// suspended anyway.
 func TestSuspendWithAStuckProcess(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -102,8 +102,8 @@ func TestSuspendWithAStuckProcess(t *testing.T) {
 	})
 }
 
-// A crash may leave a job frozen that is not suspended, and the reverse. Startup reports both, and
-// periodic a suspended job that somebody has thawed.
+// A crash may leave a job frozen that is not suspended, and the reverse. Startup reports both.
+// Periodic reports a suspended job that somebody has thawed.
 func TestFreezerThatDisagreesWithThePhaseIsReported(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -122,21 +122,21 @@ func TestFreezerThatDisagreesWithThePhaseIsReported(t *testing.T) {
 			n.align(out)
 		}
 		reported(hostapi.EventStartup, nil)
-		must.NoError(t, n.cgroup("1.srv").Suspend(t.Context())) // died over a preresume, or over a moment's freeze
+		must.NoError(t, n.cgroup("1.srv").Suspend(t.Context())) // as after a crash in a preresume or a brief freeze
 		reported(hostapi.EventPeriodic, nil)
 		reported(hostapi.EventStartup, new(true))
 		n.frozen("1.srv", false)
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic} {
 			reported(e, nil)
-			must.NoError(t, n.cgroup("1.srv").Thaw(t.Context())) // died over a postsuspend, or somebody's doing
+			must.NoError(t, n.cgroup("1.srv").Thaw(t.Context())) // as after a crash in a postsuspend, or by hand
 			reported(e, new(false))
 			n.frozen("1.srv", true)
 		}
 	})
 }
 
-// A signal to all of a job freezes it for a moment. Others do not get its place then.
+// A signal to a whole job freezes the job briefly. Others do not get its place then.
 func TestFrozenJobThatIsNotSuspendedHasItsPlace(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
@@ -144,12 +144,12 @@ func TestFrozenJobThatIsNotSuspendedHasItsPlace(t *testing.T) {
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "ncpus requested", "ncpus=4")
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		n.restart()
-		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4")) // the list of startup says that it is suspended
+		n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4")) // the list of startup says that 1.srv is suspended
 	})
 }
 
-// Each write of the two events fails in turn. The event fails, its record and the freezer agree,
-// and it can be repeated.
+// Each write of the two events fails in turn. The event fails, the job's record and the freezer
+// agree, and the event can be repeated.
 func TestSuspendFails(t *testing.T) {
 	for _, f := range fakes {
 		for _, event := range []hostapi.Event{hostapi.EventPostsuspend, hostapi.EventPreresume} {
@@ -186,8 +186,8 @@ func TestSuspendFails(t *testing.T) {
 	}
 }
 
-// A suspended job ends like any other: at its end event, at a kill on request, with a grace and
-// without.
+// A suspended job ends like any other: by its end event or by a requested kill, with a grace period
+// and without.
 func TestSuspendedJobEnds(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Minute} {
 		t.Run(grace.String(), func(t *testing.T) {
@@ -205,11 +205,11 @@ func TestSuspendedJobEnds(t *testing.T) {
 	}
 }
 
-// Before it is killed on request a suspended job is thawed, to take the SIGTERM, and has its place
+// Before a requested kill, a suspended job is thawed to receive the SIGTERM, and has its place
 // again.
 func TestPretermThaws(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		n.do(hostapi.EventPreterm, "1.srv") // nothing there
+		n.do(hostapi.EventPreterm, "1.srv") // the job does not exist
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
 		n.launch("1.srv")
 		k.ResetJournal()
@@ -226,13 +226,13 @@ func TestPretermThaws(t *testing.T) {
 		n.do(hostapi.EventPostsuspend, "1.srv")
 		heal := k.Fail("write", "freezer.state", unix.EIO)
 		healV2 := k.Fail("write", "cgroup.freeze", unix.EIO)
-		n.do(hostapi.EventPreterm, "1.srv") // nothing that fails keeps a job from being killed
+		n.do(hostapi.EventPreterm, "1.srv") // no failure prevents a job from being killed
 		heal()
 		healV2()
 	})
 }
 
-// A job with ncpus=0 that is killed on request gets the cpu time to die.
+// A job with ncpus=0 gets the cpu time to die when it is killed on request.
 func TestPretermLeavesAJobTheCPUTimeToDie(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=0"))
@@ -265,7 +265,7 @@ func TestEnterSuspendedJob(t *testing.T) {
 	})
 }
 
-// A job has a place to give away even without a freezer.
+// Even without a freezer, a job's place can be given to others.
 func TestSuspendWithoutFreezer(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV1, nil, kernfstest.Without("freezer"))
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
@@ -277,7 +277,8 @@ func TestSuspendWithoutFreezer(t *testing.T) {
 	n.do(hostapi.EventPreresume, "1.srv")
 }
 
-// On a kernel: what runs stops, also what left its session, takes no cpu time, and goes on.
+// On a real kernel, running processes stop, including those that left their session. They use no
+// cpu time, and continue when the job resumes.
 func TestKernelSuspend(t *testing.T) {
 	n := realNode(t, nil)
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=256mb"))
@@ -311,8 +312,8 @@ func TestKernelSuspend(t *testing.T) {
 	}
 }
 
-// The host sends postsuspend to a hook that accepted preresume where another refused it: the job is
-// suspended as before.
+// If one hook accepts preresume and another refuses it, the host sends postsuspend to the first.
+// The job is suspended as before.
 func testResumeTakenBack(t *testing.T, n *node) {
 	n.do(hostapi.EventBegin, "1.srv")
 	n.launch("1.srv")

@@ -17,14 +17,14 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// retire has the cgroup say nothing of a job any more.
+// retire replaces the mark of the job's cgroup with one of no job.
 func (n *node) retire(id string) {
 	n.t.Helper()
 	must.NoError(n.t, n.cgroup(id).SetJobMark(cgroup.JobMark{}))
 }
 
-// TestSweepRemovesWhatIsNoJobs has a cgroup 1.srv whose job is over, and a host that does not list
-// it.
+// TestSweepRemovesWhatIsNoJobs has a cgroup 1.srv whose job has ended, and a host that does not
+// list the job.
 func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -87,7 +87,7 @@ func TestSweepRemovesWhatIsNoJobs(t *testing.T) {
 	}
 }
 
-// A job that has a record on its cgroup and that the host does not list is reported at startup.
+// A job that has a record on its cgroup but is not in the host's list is reported at startup.
 func TestStartupReportsJobsThatTheHostHasLost(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
@@ -129,7 +129,7 @@ func TestStartupReportsJobsThatTheHostHasLost(t *testing.T) {
 	})
 }
 
-// A periodic about one job has a list of this job only.
+// A periodic for one job lists only that job.
 func TestSweepNotForOneJob(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -147,7 +147,7 @@ func TestSweepNotForOneJob(t *testing.T) {
 	})
 }
 
-// Processes that do not die hold up neither the periodic nor the removal of the others.
+// Processes that do not die delay neither the periodic nor the removal of other cgroups.
 func TestSweepStuck(t *testing.T) {
 	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(30 * time.Millisecond) }
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
@@ -172,8 +172,8 @@ func TestSweepStuck(t *testing.T) {
 	})
 }
 
-// A removal that was broken off leaves the directory that has the marks. The job's end, which the
-// host sends again, removes the rest.
+// An interrupted removal leaves the directory with the marks. When the host repeats the job's end,
+// the rest is removed.
 func TestEndOfAHalfRemovedJobRemovesTheRest(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewHybrid, nil)
 	n.do(hostapi.EventBegin, "1.srv")
@@ -186,7 +186,7 @@ func TestEndOfAHalfRemovedJobRemovesTheRest(t *testing.T) {
 	}
 	heal()
 	job.Phase = hostapi.PhaseExiting
-	n.jobs["1.srv"] = job // the host sends its end again
+	n.jobs["1.srv"] = job // the host repeats its end
 	n.restart()
 	n.want("1.srv")
 	n.do(hostapi.EventEnd, "1.srv")
@@ -196,7 +196,7 @@ func TestEndOfAHalfRemovedJobRemovesTheRest(t *testing.T) {
 	}
 }
 
-// A mark that cannot be read says nothing of the cgroup: what is in it goes on.
+// If a mark cannot be read, it is not known whose cgroup it is, and its processes are left alone.
 func TestSweepLeavesACgroupWhoseMarkCannotBeRead(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "1.srv")
@@ -219,12 +219,12 @@ func TestSweepLeavesACgroupWhoseMarkCannotBeRead(t *testing.T) {
 	})
 }
 
-// A cgroup that OpenPBS's own hook has made, at the same place on v1, goes on when hookhost comes.
-// Its cpus are taken, and the job's end removes it.
+// On v1 OpenPBS's own hook has its cgroups in the same place. Such a cgroup survives the
+// installation of hookhost. Its cpus are taken, and the job's end removes it.
 func TestSweepLeavesStrangers(t *testing.T) {
 	for _, dirs := range [][]string{{"memory", "cpuset"}, {"cpuset"}} {
 		n, k := fakeNode(t, kernfstest.NewV1, nil)
-		n.do(hostapi.EventBegin, "1.srv") // the parents are there
+		n.do(hostapi.EventBegin, "1.srv") // so that the parents exist
 		n.do(hostapi.EventEnd, "1.srv")
 		delete(n.jobs, "1.srv")
 		pid := k.Spawn()

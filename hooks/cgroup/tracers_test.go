@@ -32,7 +32,7 @@ func (n *node) startOwned(id string, uid int, what string, args ...string) *proc
 	return startLabelled(n.t, []string{proctest.As(uid)}, enter, what, args...).child
 }
 
-// tracer starts a process outside of every job that traces pids.
+// tracer starts a process outside every job that traces pids.
 func (n *node) tracer(attr *syscall.SysProcAttr, pids ...int) *exec.Cmd {
 	n.t.Helper()
 	args := []string{actorArg, "trace"}
@@ -61,7 +61,7 @@ func as(uid int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 }
 
-// endsInTime ends a job that a tracer holds, and returns the notes of its epilogue.
+// endsInTime ends a job whose end a tracer delays, and returns the notes of its epilogue.
 func (n *node) endsInTime(id string) string {
 	n.t.Helper()
 	out := n.do(hostapi.EventEpilogue, id)
@@ -75,8 +75,8 @@ const tracedUID = 23471
 
 func slowKill(f *config.File) { f.Cgroup.KillTimeout = config.Duration(15 * time.Second) }
 
-// A process of the owner's outside of the job that holds its end is killed, however it is hidden,
-// and the job ends.
+// If a process of the owner outside the job prevents the job from ending, it is killed, however
+// well it is hidden. Then the job ends.
 func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -125,7 +125,7 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	}
 }
 
-// The same where processes are killed one by one.
+// The same is true when processes are killed one by one.
 func TestTracerOnV1IsKilled(t *testing.T) {
 	kernfstest.NeedV1(t, "memory", "freezer")
 	n := realNodeOf(t, cgroup.ModeV1, slowKill)
@@ -139,7 +139,7 @@ func TestTracerOnV1IsKilled(t *testing.T) {
 	n.want()
 }
 
-// A tracer in another job of the same owner is that job's loss.
+// A tracer in another job of the same owner is killed, and that job loses it.
 func TestTracerInAnotherJobIsKilled(t *testing.T) {
 	n := realNode(t, slowKill)
 	for _, id := range []string{"1.srv", "2.srv"} {
@@ -155,8 +155,8 @@ func TestTracerInAnotherJobIsKilled(t *testing.T) {
 	n.want()
 }
 
-// goesOffline ends a job that cannot be ended. The error says what is left, and the node goes
-// offline. The vnodes come back when nothing is left.
+// goesOffline ends a job that cannot be ended. The error names the remaining processes, and the
+// node goes offline. back checks that the vnodes come back when nothing is left.
 func (n *node) goesOffline(id string, says ...string) (back func()) {
 	n.t.Helper()
 	known := pbsSees(vnodes{testNode: vnode("free", "-")})
@@ -176,7 +176,7 @@ func (n *node) goesOffline(id string, says ...string) (back func()) {
 	}
 	return func() {
 		n.t.Helper()
-		n.do(hostapi.EventEnd, id) // the host sends it again
+		n.do(hostapi.EventEnd, id) // the host repeats it
 		out := n.do(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: vnode("offline", offlineComment)}))
 		if v := out.Vnodes[testNode]; v == nil || v.State != stateFree {
 			n.t.Errorf("vnodes %v when nothing is left", out.Vnodes)
@@ -213,7 +213,7 @@ func TestHangingFUSETakesTheNodeOffline(t *testing.T) {
 	dir, asked, abort := kernfstest.HangingFUSE(t, tracedUID)
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
 	child := n.startOwned("1.srv", tracedUID, "stat", filepath.Join(dir, "file"))
-	n.t.Cleanup(abort) // before the process is waited for
+	n.t.Cleanup(abort) // runs before the process is waited for
 	must.Eventually(t, "it is asked", func() bool { return asked() > 0 })
 	back := n.goesOffline("1.srv", fmt.Sprintf("%d (exe) D", child.PID))
 	abort()

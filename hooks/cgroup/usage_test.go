@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// What was reported once is reported again, whoever measures, and what a job holds when it ends is
-// part of it.
+// Memory that was reported once is reported again, no matter who measures. What a job holds when it
+// ends is included.
 func TestMeasuredMemoryNeverFalls(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		const id = "1.srv"
@@ -33,8 +33,8 @@ func TestMeasuredMemoryNeverFalls(t *testing.T) {
 	})
 }
 
-// A job that ran out of memory has used what it could, whatever the samples have seen. So has one
-// that no sample saw use memory.
+// A job that ran out of memory has used what it could, whatever the samples saw. If no sample saw
+// any memory, the kernel's peak is used too.
 func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

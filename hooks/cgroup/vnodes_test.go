@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/vnodes.golden")
 
-// machines are what vnodes are published of: a 2 x 2 x 2 machine and the fixtures of
+// machines are those whose vnodes are published: a 2 x 2 x 2 machine and the fixtures of
 // internal/topology.
 func machines(t testing.TB) map[string]kernfs.Roots {
 	all := map[string]kernfs.Roots{
@@ -41,8 +41,8 @@ func machines(t testing.TB) map[string]kernfs.Roots {
 	return all
 }
 
-// fixture is a machine of internal/topology. Nothing of it is this machine's. If the program of the
-// tests was taken without the source tree, the tests that need it run elsewhere.
+// fixture is a machine of internal/topology. It uses nothing of this machine. Tests that need it
+// run elsewhere if the test program was copied without the source tree.
 func fixture(t testing.TB, name string) kernfs.Roots {
 	t.Helper()
 	const dir = "../../internal/topology/testdata/"
@@ -85,7 +85,7 @@ func policyOf(t testing.TB, edit func(*config.File)) *policy {
 	return p
 }
 
-// TestVnodesGolden writes down what PBS is told of each machine.
+// TestVnodesGolden records what PBS is told about each machine.
 func TestVnodesGolden(t *testing.T) {
 	const file = "testdata/vnodes.golden"
 	var b strings.Builder
@@ -124,8 +124,8 @@ func TestVnodesGolden(t *testing.T) {
 	must.Equal(t, "", string(want), b.String())
 }
 
-// TestVnodesAreTaken: a job that asks for exactly what a vnode has is taken. So are jobs that ask
-// for all that every vnode has, at the same time; one more cpu is not. The same holds for each
+// TestVnodesAreTaken: a job that requests exactly what a vnode has is accepted. So are simultaneous
+// jobs that together request all vnodes completely, but not one more cpu. That is true for each
 // configuration.
 func TestVnodesAreTaken(t *testing.T) {
 	all := machines(t)
@@ -149,7 +149,7 @@ func TestVnodesAreTaken(t *testing.T) {
 		vnodes := p.vnodes(h, huge, testNode, "", nil, nil)
 		var others []holding
 		for _, v := range slices.Sorted(maps.Keys(vnodes)) {
-			// PBS gives nothing of what a vnode has nothing of.
+			// PBS leaves out the resources of which a vnode has nothing.
 			chunk := "(" + v
 			ncpus, _ := strconv.Atoi(vnodes[v].ResourcesAvailable["ncpus"])
 			resources := 0
@@ -192,7 +192,7 @@ func askFrom(t testing.TB, execVnode string) ask {
 	return a
 }
 
-// TestVnodesPlaceJobs: each named vnode's part lands on its own NUMA node.
+// TestVnodesPlaceJobs: the share of each named vnode is placed on its NUMA node.
 func TestVnodesPlaceJobs(t *testing.T) {
 	roots := fixture(t, "twelve-nodes")
 	p := policyOf(t, func(f *config.File) { f.Vnodes.PerNUMANode, f.Cpuset.MemFences = true, true })
@@ -225,7 +225,7 @@ func TestVnodesPlaceJobs(t *testing.T) {
 	if hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("a NUMA node that is taken: %v, want it busy", err)
 	}
-	p.Vnodes.PerNUMANode = false // then an index is not a NUMA node's
+	p.Vnodes.PerNUMANode = false // then the index is not that of a NUMA node
 	if l, _, err := p.decide(h, askFrom(t, "(node1[3]:ncpus=1)"), taken); err != nil || l.CPUs.Has(3) {
 		t.Errorf("cpus %v, %v", l.CPUs, err)
 	}
@@ -234,8 +234,8 @@ func TestVnodesPlaceJobs(t *testing.T) {
 	}
 }
 
-// TestStartupPublishes: exechost_startup tells PBS of its vnodes, with the vntype that the node has
-// kept.
+// TestStartupPublishes: exechost_startup reports the vnodes to PBS, with the vntype that the node
+// has kept.
 func TestStartupPublishes(t *testing.T) {
 	onFakes(t, func(f *config.File) { f.Vnodes.PerNUMANode = true }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		out := n.do(hostapi.EventStartup, "", func(r *hostapi.Request) {
@@ -252,7 +252,7 @@ func TestStartupPublishes(t *testing.T) {
 		if first["ncpus"] != "2" || first["vntype"] != "gpu" {
 			t.Errorf("%v", first)
 		}
-		// A begin takes what the vnode offers.
+		// A begin can use everything that the vnode offers.
 		n.do(hostapi.EventBegin, "1", func(r *hostapi.Request) {
 			vnode := testNode + "[1]"
 			r.Job.ExecVnode = "(" + vnode + ":ncpus=2:mem=" + out.Vnodes[vnode].ResourcesAvailable["mem"] + ")"

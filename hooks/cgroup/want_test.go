@@ -40,7 +40,7 @@ func TestWantsOf(t *testing.T) {
 		exec string
 		sel  string // schedselect
 		list hostapi.Resources
-		node string // "" is n1
+		node string // "" means n1
 		want string
 		err  string
 	}{
@@ -175,7 +175,7 @@ func TestWantsOf(t *testing.T) {
 	}
 }
 
-// chunksOf returns what askOf makes of the job.
+// chunksOf returns the chunks that askOf gets from the job.
 func chunksOf(t testing.TB, job *hostapi.Job, node string) []pbs.VnodeChunk {
 	t.Helper()
 	if job.ExecVnode == "" {
@@ -205,7 +205,7 @@ func TestWantsAreBounded(t *testing.T) {
 	}
 }
 
-// A text is parsed once, not for each of thousands of chunks that have it.
+// A text is parsed once, and not for each of thousands of chunks that have it.
 func TestEqualAsksAreOne(t *testing.T) {
 	text := `gpus="` + strings.Repeat("nvidia:A100,H100::1+", 3) + `amd"`
 	job := &hostapi.Job{
