@@ -8,7 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// This hook's part of a job's begin and of each launch; the cgroup is there already.
+// BenchmarkEvents measures this hook's part of a job's begin and of each launch. The cgroup already
+// exists.
 func BenchmarkEvents(b *testing.B) {
 	for _, place := range []struct {
 		name string

@@ -42,7 +42,7 @@ func TestCDINameIsTheJobsAlone(t *testing.T) {
 	}
 }
 
-// The file of a job that holds a GPU, a MIG instance and a device of another kind.
+// The job holds a GPU, a MIG instance and another device.
 func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
 	g := &inventory.Grant{Devices: []topology.Device{migInstance(), a100(1),
 		{ID: "/dev/fpga0", Resource: "fpga", Env: map[string]string{"FPGA": "/dev/fpga0"},
@@ -57,7 +57,7 @@ func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Name() != "hookhost-12:3.srv.json" {
 		t.Fatalf("files %v, %v", entries, err)
 	}
-	if info, err := entries[0].Info(); err != nil || info.Mode() != 0o644 { // rootless runtimes read it
+	if info, err := entries[0].Info(); err != nil || info.Mode() != 0o644 { // rootless runtimes must be able to read it
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	got, err := os.ReadFile(c.file(id))
@@ -71,7 +71,7 @@ func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
 	must.Equal(t, "", string(want), string(got))
 	wantSchema(t, got)
 
-	if err := c.write(id, &inventory.Grant{}); err != nil { // resized to nothing
+	if err := c.write(id, &inventory.Grant{}); err != nil { // resized so that no device is left
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(c.file(id)); !os.IsNotExist(err) {
@@ -82,8 +82,7 @@ func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
 	}
 }
 
-// wantSchema holds a file to what CDI's schema.json says of these parts, and refuses keys that are
-// none of it: runtimes do too.
+// wantSchema checks a file against CDI's schema.json and, like the runtimes, rejects unknown keys.
 func wantSchema(t *testing.T, text []byte) {
 	t.Helper()
 	var spec struct {
@@ -117,8 +116,8 @@ func wantSchema(t *testing.T, text []byte) {
 	}
 }
 
-// Two hookhosts of one node, as when one is tried out beside the other, leave each other's files
-// alone.
+// Two instances of hookhost on one node, for example if one is being tried out, leave each other's
+// files alone.
 func TestCDISweepLeavesOtherHookhostsFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := newCDIDir(dir, defaultCgroupPrefix), newCDIDir(dir, "trial")

@@ -26,7 +26,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// eight is the inventory of a node with eight A100, two at each NUMA node.
+// eight is the inventory of a node with eight A100, two on each NUMA node.
 func eight() *inventory.Inventory {
 	inv := &inventory.Inventory{Shared: map[string][]topology.DeviceNode{"nvidia": nvidiaShared},
 		Sources: []inventory.Source{{Name: "nvml", Count: 8}}}
@@ -36,14 +36,14 @@ func eight() *inventory.Inventory {
 	return inv
 }
 
-// onModes runs a test on each place that this kernel has for a filter.
+// onModes runs a test for each kind of cgroup on this machine that can have a filter.
 func onModes(t *testing.T, test func(t *testing.T, mode cgroup.Mode)) {
 	for name, mode := range map[string]cgroup.Mode{"v1": cgroup.ModeV1, "v2": 0} {
 		t.Run(name, func(t *testing.T) { test(t, mode) })
 	}
 }
 
-// A job's life, with what it can open at each step.
+// The test checks at each step of a job's life what the job can open.
 func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -92,7 +92,7 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 		}
 		n.wantMapping(map[string]string{"2": id + "\n", "3": id + "\n"})
 
-		// Another job has what the first one gives back.
+		// Another job is given the devices that the first one gave back.
 		n.grant(j, a100(3), a100(4))
 		given, err := inventory.GrantOf(j)
 		must.NoError(t, err)
@@ -116,8 +116,8 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 			t.Errorf("launch after resize: %s", got)
 		}
 
-		// The hook's program is restarted; somebody took the filter away meanwhile, as far as that
-		// is possible.
+		// The hook's program is restarted. Meanwhile somebody has removed the filter, if that is
+		// possible.
 		h, err := n.boot()
 		must.NoError(t, err)
 		n.hook = h
@@ -137,7 +137,7 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 	})
 }
 
-// wantGPUs tries which of eight GPUs a job can open.
+// wantGPUs checks which of eight GPUs a job can open.
 func (n *node) wantGPUs(when string, j *cgroup.Job, ours ...int) {
 	n.t.Helper()
 	for i := range 8 {
@@ -152,7 +152,7 @@ func (n *node) wantMapping(want map[string]string) {
 	must.Equal(n.t, "job mapping", want, readMapping(n.t, n.mapping.dir))
 }
 
-// A job that asked for no device has the filter too.
+// A job that requested no device has the filter too.
 func TestJobWithoutDevices(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -183,7 +183,7 @@ func TestJobWithoutDevices(t *testing.T) {
 	})
 }
 
-// A launch puts the filter back where there is none, and so does a periodic.
+// A launch restores a missing filter, and so does a periodic.
 func TestLaunchConfines(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -201,8 +201,8 @@ func TestLaunchConfines(t *testing.T) {
 	})
 }
 
-// A job that began before devices were enabled keeps what it can open, and none begins without hook
-// cgroup having an eye on them.
+// A job that began before devices were enabled keeps its access. No job begins without a grant from
+// hook cgroup.
 func TestJobFromBefore(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -230,8 +230,8 @@ func TestJobFromBefore(t *testing.T) {
 	})
 }
 
-// Several calls may see to one job at once, while hook cgroup gives it other devices. The grant
-// that stands on its cgroup last is in force, and no call fails.
+// Several calls may confine one job concurrently while hook cgroup gives it other devices. In the
+// end the last grant on its cgroup is in force, and no call fails.
 func TestConfineAtOnce(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -268,7 +268,8 @@ func TestConfineAtOnce(t *testing.T) {
 	})
 }
 
-// A hook that starts takes what a job has given up out of its filter, and notes that it has.
+// A hook that starts removes from a job's filter the devices that the job has given up, and records
+// that.
 func TestStartupDuringResize(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, eight(), nil)
@@ -285,8 +286,8 @@ func TestStartupDuringResize(t *testing.T) {
 	})
 }
 
-// A device that jobs are given one by one is closed to others, also if a driver brings it while a
-// list would open it. A device that a driver brings for all is open to who comes next.
+// The driver of a device that every job may open can be loaded while jobs run. The device is then
+// open to later jobs, and to a running job from its next launch on.
 func TestDriverLoadedLater(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -307,8 +308,8 @@ func TestDriverLoadedLater(t *testing.T) {
 	}
 }
 
-// A list that opens everything opens no GPU whose driver comes while jobs run, to those that run
-// either. A list that fails takes nothing from them.
+// A list that opens everything does not open a GPU whose driver is loaded while jobs run, not even
+// to running jobs. While a failed source leaves the devices unknown, running jobs lose nothing.
 func TestGPUsComeWhileJobsRun(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
 		none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}}}
@@ -340,10 +341,10 @@ func TestGPUsComeWhileJobsRun(t *testing.T) {
 	})
 }
 
-// A job needs a cgroup, which is the place of its filter.
+// A job needs a cgroup, because the filter is attached to it.
 func TestNoCgroup(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
-	n.do(hostapi.EventStartup, "1.srv") // a job of the list whose cgroup has gone
+	n.do(hostapi.EventStartup, "1.srv") // a listed job whose cgroup has gone
 	for _, e := range []hostapi.Event{hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventResize} {
 		_, err := n.event(e, "1.srv")
 		want := "job 1.srv has no cgroup: hook cgroup must run before hook devices"
@@ -356,8 +357,7 @@ func TestNoCgroup(t *testing.T) {
 	}
 }
 
-// Numbers of devices change from boot to boot, and what was decided by old ones may open something
-// else.
+// Numbers of devices change from boot to boot, so old numbers may open another device.
 func TestOutdatedGrant(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -387,11 +387,11 @@ func TestOutdatedGrant(t *testing.T) {
 	}
 }
 
-// A CDI specification that cannot be written costs no job: its owner is told.
+// If a CDI specification cannot be written, the job does not fail, but its owner is told.
 func TestBeginWithoutCDI(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
-	if err := os.WriteFile(n.cdi.dir, nil, 0o644); err != nil { // where a directory should be
+	if err := os.WriteFile(n.cdi.dir, nil, 0o644); err != nil { // a file in place of the directory
 		t.Fatal(err)
 	}
 	j := n.job("1.srv", a100(0))
@@ -405,22 +405,22 @@ func TestBeginWithoutCDI(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// The list that OpenPBS ships opens nothing that there is to give away, whenever that is found. The
-// administrator is told of it, and no more.
+// The list that OpenPBS ships never opens a device that is given to jobs, whenever the device is
+// found. The administrator is told about that, but about nothing else.
 func TestAllowThatReopens(t *testing.T) {
 	const want = `devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` +
 		"GPU-00000000-0000-0000-0000-000000000000" +
 		`: left out: ["c *:* rwm"]`
 	none := &inventory.Inventory{Sources: []inventory.Source{{Name: "nvidia"}, {Name: "amd"}}}
 	n := newNode(t, 0, none, func(f *config.File) { f.Devices.Allow = []any{"b *:* rwm", "c *:* rwm"} })
-	n.do(hostapi.EventStartup) // there is nothing to give away
+	n.do(hostapi.EventStartup) // no device is given to jobs
 	n.job("1.srv")
 	n.do(hostapi.EventBegin, "1.srv")
 	if strings.Contains(n.logged.String(), "left out") {
 		t.Errorf("logged %q", n.logged.String())
 	}
 	n.finds(eight())
-	n.do(hostapi.EventPeriodic) // which may find them at once
+	n.do(hostapi.EventPeriodic) // it may find them immediately
 	must.Eventually(t, "the new devices are found", func() bool { return len(n.keeper.current().Devices) == 8 })
 	j := n.job("2.srv", a100(3))
 	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic, hostapi.EventBegin,
@@ -436,14 +436,14 @@ func TestAllowThatReopens(t *testing.T) {
 	if got := strings.Count(n.logged.String(), "left out"); got != 1 {
 		t.Errorf("logged %d times: %s", got, n.logged.String())
 	}
-	h, err := n.boot() // with the devices of the last time
+	h, err := n.boot() // with the devices of the last scan
 	must.NoError(t, err)
 	n.hook = h
 	n.do(hostapi.EventStartup, "2.srv")
 	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != want {
 		t.Errorf("doctor sees %+v, %v, want %s", inv, err, want)
 	}
-	// The GPUs go.
+	// The GPUs disappear.
 	n.finds(none)
 	n.do(hostapi.EventStartup)
 	if inv, err := inventory.Load(n.state); err != nil || sourceOf(inv, allowSource).Note != "" {
@@ -451,12 +451,12 @@ func TestAllowThatReopens(t *testing.T) {
 	}
 }
 
-// While the inventory cannot be written hook cgroup goes by an old one: that is told, and tried
-// again.
+// While the inventory cannot be written, hook cgroup uses an old one. That is reported, and the
+// write is retried.
 func TestStoreFails(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	file := filepath.Join(n.state, "devices.json")
-	if err := os.Mkdir(file, 0o755); err != nil { // where a file should be
+	if err := os.Mkdir(file, 0o755); err != nil { // a directory in place of the file
 		t.Fatal(err)
 	}
 	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic} {
@@ -472,7 +472,7 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// However long a driver may take, startup has an end.
+// However long a driver takes, startup ends.
 func TestStartupIsBounded(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.ProbeTimeout = config.Duration(time.Hour) })
 	n.keeper.scan = func(ctx context.Context) *inventory.Inventory { <-ctx.Done(); return eight() }
@@ -489,7 +489,7 @@ func TestStartupIsBounded(t *testing.T) {
 	}
 }
 
-// A library that hangs holds up no event: neither what finds devices nor what counts for reports.
+// A library that hangs does not delay any event, whether it is finding devices or reading counters.
 func TestHangingNVML(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) {
 		f.Devices.ProbeTimeout = config.Duration(100 * time.Millisecond)
@@ -531,14 +531,15 @@ func TestHangingNVML(t *testing.T) {
 	} else {
 		t.Logf("periodic, begin and launch took %v", took)
 	}
-	// The epilogue gives it a second.
+	// The epilogue waits a second for it.
 	if out := n.do(hostapi.EventEpilogue, "1.srv"); len(out.Usage.Devices) != 1 ||
 		out.Usage.Devices[0].UtilizationPercent != nil {
 		t.Errorf("epilogue: %+v", out.Usage)
 	}
 }
 
-// Blocks that cannot be cut are none, for PBS and for doctor, until they can be.
+// If the host cannot be divided into blocks, PBS and doctor are told that there are none, until it
+// can.
 func TestBlocksThatCannotBeCut(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.Blocks = 3 })
 	noted := func() string {
@@ -559,13 +560,13 @@ func TestBlocksThatCannotBeCut(t *testing.T) {
 	if got := strings.Count(n.logged.String(), "jobs get no blocks"); got != 1 {
 		t.Errorf("logged %d times: %s", got, n.logged.String())
 	}
-	n.policy.Devices.Blocks = 1 // as the next hook has it
+	n.policy.Devices.Blocks = 1 // the configuration of the next hook
 	if out := n.do(hostapi.EventStartup); out.Vnodes[testNode].ResourcesAvailable["blocks"] != "1" || noted() != "" {
 		t.Errorf("PBS is told %v, and noted is %q", out.Vnodes[testNode], noted())
 	}
 }
 
-// At the first start with a driver that hangs, a list that opens everything opens no GPU, and
+// At the first start with a driver that hangs, a list that opens everything does not open GPUs, and
 // doctor says so. The rest of the list is open once the devices are known.
 func TestWildcardWhileDriverHangs(t *testing.T) {
 	onModes(t, func(t *testing.T, mode cgroup.Mode) {
@@ -603,7 +604,7 @@ func TestWildcardWhileDriverHangs(t *testing.T) {
 			want) {
 			t.Errorf("doctor sees %+v, %v", inv, err)
 		}
-		n.found.Store(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvml"}, {Name: "amd"}}}) // there is none
+		n.found.Store(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvml"}, {Name: "amd"}}}) // there are no devices
 		close(answers)
 		must.Eventually(t, "the devices are known", func() bool {
 			return sourceOf(n.keeper.current(),
@@ -627,7 +628,7 @@ func TestPeriodicPublishes(t *testing.T) {
 	seven := eight()
 	seven.Devices = seven.Devices[:7]
 	n.finds(seven)
-	told := n.do(hostapi.EventPeriodic).Vnodes // the look is in the background, and may be over already
+	told := n.do(hostapi.EventPeriodic).Vnodes // the scan runs in the background, and may already be over
 	must.Eventually(t, "seven devices", func() bool { return len(n.keeper.current().Devices) == 7 })
 	if told == nil {
 		told = n.do(hostapi.EventPeriodic).Vnodes
@@ -644,7 +645,8 @@ func TestPeriodicPublishes(t *testing.T) {
 	}
 }
 
-// Files of jobs that are gone go at startup; those of jobs that live stay, listed or not.
+// At startup, files of jobs that are gone are removed. Those of live jobs stay, whether listed or
+// not.
 func TestStartupSweeps(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -679,10 +681,10 @@ func TestStartupSweeps(t *testing.T) {
 	n.wantMapping(map[string]string{"0": "1.srv\n", "1": "2.srv\n"})
 }
 
-// Files that cannot be swept keep the hook from nothing.
+// If files cannot be removed, the hook still does everything else.
 func TestSweepFails(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
-	if err := os.WriteFile(n.mapping.dir, nil, 0o644); err != nil { // where a directory should be
+	if err := os.WriteFile(n.mapping.dir, nil, 0o644); err != nil { // a file in place of the directory
 		t.Fatal(err)
 	}
 	if out := n.do(hostapi.EventStartup); out.Vnodes == nil {
@@ -693,7 +695,7 @@ func TestSweepFails(t *testing.T) {
 	}
 }
 
-// The program as hookhost starts it, with devices that an administrator has described.
+// The program is started as hookhost starts it, with devices described by an administrator.
 func TestConfiguredDevice(t *testing.T) {
 	n := newNode(t, 0, &inventory.Inventory{}, nil)
 	config := `{"cgroup":{"prefix":"` + n.policy.Cgroup.Prefix + `"},"devices":{"discover_gpus":false,"cdi_dir":"` +

@@ -28,7 +28,7 @@ func ids(inv *inventory.Inventory) []string {
 	return list
 }
 
-// A source that fails says nothing about what is there; one that finds nothing does.
+// If a source fails, it is not known which devices exist. If it finds none, there are none.
 func TestFailedSourceKeepsItsDevices(t *testing.T) {
 	gpu := func(id, vendor string) topology.Device { return topology.Device{ID: id, Vendor: vendor} }
 	old := &inventory.Inventory{Devices: []topology.Device{gpu("n1", "nvidia"), gpu("a1", "amd"), gpu("f1", "")},
@@ -60,8 +60,8 @@ func TestFailedSourceKeepsItsDevices(t *testing.T) {
 	}
 }
 
-// While NVML does not answer, the driver's files say which GPUs there are, and NVML's last answer
-// describes them. MIG instances are known from NVML alone.
+// While NVML does not answer, the driver's files show which GPUs there are, and NVML's last answer
+// describes them. MIG instances are known only from NVML.
 func TestNVMLThatFailsTakesNothingFromJobs(t *testing.T) {
 	gpu := func(id, pci string, edit func(*topology.Device)) topology.Device {
 		d := topology.Device{ID: id, Vendor: "nvidia", PCI: pci}
@@ -88,14 +88,14 @@ func TestNVMLThatFailsTakesNothingFromJobs(t *testing.T) {
 	}
 	again := succeed(got, failing(gpu("whole", "0000:01:00.0", nil), gpu("new", "0000:04:00.0", nil)))
 	must.Equal(t, "a second time", got.Devices, again.Devices)
-	// Once the GPU is not in MIG mode any more, it is a device.
+	// When the GPU is no longer in MIG mode, it is itself a device.
 	without := failing(gpu("whole", "0000:01:00.0", nil), gpu("GPU-1", "0000:02:00.0", nil))
 	without.MIG = nil
 	must.Equal(t, "without MIG", []string{"GPU-1", "whole"}, ids(succeed(old, without)))
 }
 
-// A driver that is loaded anew may number its GPUs otherwise. While NVML does not answer, the nodes
-// are still those that the driver's files show now.
+// A reloaded driver may number its GPUs differently. While NVML does not answer, the nodes are
+// those that the driver's files show now.
 func TestNVMLThatFailsLeavesNoOldNode(t *testing.T) {
 	node := func(minor uint32) topology.DeviceNode { return topology.DeviceNode{Major: 195, Minor: minor} }
 	gpu := func(uuid, pci string, minor uint32) topology.Device {
@@ -127,11 +127,11 @@ func TestNVMLThatFailsLeavesNoOldNode(t *testing.T) {
 	got := succeed(old, inv)
 	must.Equal(t, "MIG alone", []topology.Device{kept}, got.Devices)
 	must.Equal(t, "MIG alone", nvidiaShared, got.Shared["nvidia"])
-	inv.MIG["0000:02:00.0"] = nil // what their nodes are is not known
+	inv.MIG["0000:02:00.0"] = nil // their nodes are not known
 	must.Equal(t, "nodes are not known", 0, len(succeed(old, inv).Devices))
 }
 
-// A scan that has its result is not late, although it still writes the file.
+// A scan that has its result is not late, even if it is still writing the file.
 func TestScanWithAResultIsNotLate(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(t.Output())
@@ -145,7 +145,7 @@ func TestScanWithAResultIsNotLate(t *testing.T) {
 	}
 }
 
-// Scans come one at a time. The inventory is written when a scan has found something else.
+// Scans run one at a time. The inventory is written if a scan has found a change.
 func TestScansComeOneAtATimeAndWriteWhatHasChanged(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(t.Output())
@@ -161,7 +161,7 @@ func TestScansComeOneAtATimeAndWriteWhatHasChanged(t *testing.T) {
 		}}
 	var background sync.WaitGroup
 	defer background.Wait()
-	s.load() // nothing there
+	s.load() // the file does not exist
 	first := s.refresh(t.Context(), &background)
 	<-begun
 	if s.current() != nil {
@@ -214,7 +214,7 @@ func TestScansComeOneAtATimeAndWriteWhatHasChanged(t *testing.T) {
 	}
 }
 
-// The devices of a source that fails are as they were only while their numbers are.
+// The devices of a failed source are kept only as long as their numbers are valid.
 func TestFailureAfterReload(t *testing.T) {
 	gpu := topology.Device{ID: "n1", Vendor: "nvidia"}
 	for _, tt := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when
+// TestMain turns the test program into a job's process if it was started as one. It fails when
 // tests leave directories, processes or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == actorArg {
@@ -25,7 +25,7 @@ func testPrefix() string { return fmt.Sprintf("hhtest_hookdevices_%d", os.Getpid
 
 const actorArg = "-devices-hook-test-actor"
 
-// act opens a device as a job's process and returns the errno.
+// act opens a device in the role of a job's process and returns the errno.
 func act(path, flags string) int {
 	f, err := strconv.Atoi(flags)
 	if err != nil {

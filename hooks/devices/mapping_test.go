@@ -75,7 +75,7 @@ func TestMappingFilesNameTheJobsOfEachGPU(t *testing.T) {
 	}
 }
 
-// Jobs that begin and end at the same time lose nothing of each other.
+// Jobs that begin and end concurrently do not lose each other's entries.
 func TestMappingAtOnce(t *testing.T) {
 	m := newMappingDir(t.TempDir(), t.TempDir())
 	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
@@ -97,8 +97,8 @@ func TestMappingAtOnce(t *testing.T) {
 	must.Equal(t, "", map[string]string{"0": "0.srv\n"}, readMapping(t, m.dir))
 }
 
-// A lock on the directory, as anybody can hold it, keeps nobody out. The lock is root's alone, and
-// is waited for no longer than the event may take.
+// Anybody can lock the directory, but that does not block the hook. Only root can hold the real
+// lock, and an event waits for it no longer than its time allows.
 func TestMappingLock(t *testing.T) {
 	m := newMappingDir(t.TempDir(), t.TempDir())
 	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}

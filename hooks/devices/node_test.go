@@ -40,11 +40,11 @@ type node struct {
 	*hook
 	t     testing.TB
 	roots kernfs.Roots
-	dev   string // holds device nodes
+	dev   string // where device nodes are created
 	state string
 	found atomic.Pointer[inventory.Inventory]
 	boot  func() (*hook, error)
-	// nodes are what is in /dev beside the base list's numbers, by name.
+	// nodes are the nodes in /dev in addition to those of the base list, by name.
 	nodes  atomic.Pointer[map[string]devfilter.Node]
 	logged lockedBuffer
 }
@@ -63,7 +63,7 @@ func (n *node) lookup(name string) ([]devfilter.Node, error) {
 	return list, nil
 }
 
-// lockedBuffer is what was logged.
+// lockedBuffer holds what was logged.
 type lockedBuffer struct {
 	sync.Mutex
 	bytes.Buffer
@@ -83,8 +83,8 @@ func (b *lockedBuffer) String() string {
 
 var prefixes atomic.Int64
 
-// newNode starts a hook on what of this machine is of a mode (0: all of it), without sending it
-// startup.
+// newNode starts a hook that uses only what this machine has in that mode (0: everything). It does
+// not send startup.
 func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func(*config.File)) *node {
 	t.Helper()
 	kernfstest.NeedRoot(t)
@@ -134,14 +134,14 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 	return n
 }
 
-// finds sets what the next scan finds. A scan that is under way would find what was there before.
+// finds sets what the next scan finds. A scan that is already running finds what was there before.
 func (n *node) finds(inv *inventory.Inventory) {
 	n.t.Helper()
 	must.Eventually(n.t, "no scan is under way", func() bool { return !n.keeper.scanning() })
 	n.found.Store(inv)
 }
 
-// devDir makes a directory that the kernel opens devices in.
+// devDir creates a directory in which the kernel allows device nodes to be opened.
 func devDir(t testing.TB) string {
 	t.Helper()
 	for _, parent := range []string{t.TempDir(), "/var/tmp", "/dev"} { // systemd mounts /tmp with nodev
@@ -158,7 +158,7 @@ func devDir(t testing.TB) string {
 	return ""
 }
 
-// job makes a job's cgroup as hook cgroup does, with a grant.
+// job makes a job's cgroup with a grant, as hook cgroup does.
 func (n *node) job(id string, held ...topology.Device) *cgroup.Job {
 	n.t.Helper()
 	j := n.bare(id)
@@ -166,8 +166,7 @@ func (n *node) job(id string, held ...topology.Device) *cgroup.Job {
 	return j
 }
 
-// bare makes a job's cgroup that says nothing of devices, as hook cgroup does with devices.enabled
-// = false.
+// bare makes a job's cgroup without a grant, as hook cgroup does with devices.enabled = false.
 func (n *node) bare(id string) *cgroup.Job {
 	n.t.Helper()
 	j, err := n.tree.Job(id)
@@ -229,7 +228,7 @@ func (n *node) do(e hostapi.Event, ids ...string) *hostapi.Outcome {
 	return out
 }
 
-// mknod makes a device node that a job's processes can try.
+// mknod creates a device node that a job's processes can try to open.
 func (n *node) mknod(node topology.DeviceNode) string {
 	n.t.Helper()
 	path := filepath.Join(n.dev, fmt.Sprintf("%d_%d", node.Major, node.Minor))
@@ -244,7 +243,7 @@ func (n *node) mknod(node topology.DeviceNode) string {
 	return path
 }
 
-// opens tries to open a device from inside the job. EPERM is the filter's answer; ENXIO that of a
+// opens tries to open a device from inside the job. EPERM comes from the filter, and ENXIO from a
 // number without a driver.
 func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Errno {
 	n.t.Helper()
@@ -258,7 +257,7 @@ func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Er
 	return unix.Errno(exit.Code())
 }
 
-// number is a process that nobody holds.
+// number is a process that is not held.
 type number int
 
 func (n number) PID() int                    { return int(n) }

@@ -39,8 +39,8 @@ func TestAllowedRulesOpenNoDeviceThatIsGranted(t *testing.T) {
 		inv   *inventory.Inventory
 		allow []any
 		fuse  bool
-		want  string // part of what is said; "" for nothing
-		stays string // rules of the entry that stay
+		want  string // part of the message; "" for none
+		stays string // the entry's rules that stay
 	}{
 		{"what OpenPBS ships", eight(), []any{"c *:* rwm"}, false,
 			`devices.allow: "c *:* rwm" would let every job open /dev/nvidia0 (c 195:0), which is ngpus ` + uuid(0) +
@@ -78,11 +78,11 @@ func TestAllowedRulesOpenNoDeviceThatIsGranted(t *testing.T) {
 	}
 }
 
-// majors are those of a node with NVIDIA's driver.
+// majors returns the majors of a node with NVIDIA's driver.
 func majors() ([]uint32, error) { return []uint32{195, 226, 261, 236}, nil }
 
-// While it is not known what devices there are, nothing is opened that may be one, and nothing else
-// is closed.
+// As long as the devices are not known, nothing is opened that may be one. Everything else stays
+// open.
 func TestGuardedWhileUnknown(t *testing.T) {
 	found := func(d []topology.Device, s ...inventory.Source) *inventory.Inventory {
 		return &inventory.Inventory{Devices: d, Sources: s}
@@ -96,7 +96,7 @@ func TestGuardedWhileUnknown(t *testing.T) {
 		allow  any
 		edit   func(*config.File)
 		majors func() ([]uint32, error)
-		said   string // part of what is said; "" where the entry stays
+		said   string // part of the message; "" if the entry stays
 	}{
 		{name: "first start", allow: "c *:* rwm",
 			said: `"c *:* rwm" may let every job open GPUs, and it is not known which there are (nobody has looked yet): left out: ["c *:* rwm"]`},
@@ -163,7 +163,8 @@ func TestResolveNames(t *testing.T) {
 	if err != nil || len(unknown) != 1 || unknown[0] != "not/there" {
 		t.Errorf("unknown %q, %v, want not/there alone", unknown, err)
 	}
-	// A file that is no device, of the base list or not, is as good as none, and is told.
+	// A file that is not a device node counts as missing, in the base list and in devices.allow,
+	// and is reported.
 	stray := func(name string) ([]devfilter.Node, error) {
 		if name == "knem" || name == "typo" {
 			return nil, errors.New(name + " is no device")
@@ -186,8 +187,8 @@ func TestResolveNames(t *testing.T) {
 	}
 }
 
-// A job may open the base list, what all jobs may, its own devices and what their holders share,
-// and nothing else.
+// A job may open the base list, what all jobs may open, its own devices and the nodes shared by
+// their holders, and nothing else.
 func TestRulesOfGrant(t *testing.T) {
 	p := &policy{File: *config.Default()}
 	p.Devices.Allow = []any{"b 8:0 r"}

@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// gauge is NVML with devices that are half busy and draw 300 W.
+// gauge plays NVML with devices that are half busy and draw 300 W.
 type gauge struct {
 	begun time.Time
 
@@ -54,7 +54,7 @@ func (g *gauge) usage(_ context.Context, _ time.Duration, uuids ...string) (*inv
 	return u, nil
 }
 
-// calls returns what was asked for so far.
+// calls returns the requests so far.
 func (g *gauge) calls() [][]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func drawnNode(t *testing.T, interval time.Duration) (*node, *gauge) {
 	return n, g
 }
 
-// seriesIn adds the series of a device in an answer to s.
+// seriesIn appends the series of a device in an answer to s.
 func seriesIn(s *hostapi.Series, u *hostapi.HostUsage, id string) *hostapi.Series {
 	if u == nil {
 		return s
@@ -119,7 +119,7 @@ func TestSeriesOfADeviceIsWhatNVMLTells(t *testing.T) {
 	if memory := s.Columns[hostapi.ColumnDeviceMemBytes]; memory[0] != 1<<30 {
 		t.Errorf("memory %v", memory)
 	}
-	all := []string{uuid(0), uuid(1), uuid(2)} // in one call
+	all := []string{uuid(0), uuid(1), uuid(2)} // all in one call
 	if !slices.ContainsFunc(g.calls(), func(asked []string) bool { return slices.Equal(asked, all) }) {
 		t.Errorf("asked for %v", g.calls())
 	}
@@ -133,7 +133,7 @@ func TestSeriesOfADeviceIsWhatNVMLTells(t *testing.T) {
 	})
 }
 
-// A job that is over before its first point has one of its whole time, for which nobody asks again.
+// A job that ends before its first point has one that covers its whole time, without another call.
 func TestShortJobHasAPointOfItsDevice(t *testing.T) {
 	n, g := drawnNode(t, time.Hour)
 	j := n.job("1.srv", a100(0))
@@ -174,7 +174,7 @@ func TestNobodyIsAskedWithoutADeviceOfOneJob(t *testing.T) {
 	}
 }
 
-// A driver takes seconds to answer where no program holds it.
+// A driver takes seconds to answer if no program holds it open.
 func TestJobThatIsDueWhileTheDriverAnswersIsAskedForNext(t *testing.T) {
 	n, g := drawnNode(t, time.Hour)
 	clock := time.Now()
@@ -202,7 +202,7 @@ func TestJobThatIsDueWhileTheDriverAnswersIsAskedForNext(t *testing.T) {
 	}
 }
 
-// A periodic may have its list of jobs from before a job's end.
+// A periodic may have a list of jobs from before a job's end.
 func TestDeviceOfAJobThatHasGoneIsNotAskedFor(t *testing.T) {
 	n, _ := drawnNode(t, time.Hour)
 	j := n.job("1.srv", a100(0))

@@ -78,7 +78,7 @@ func TestDevicesUsed(t *testing.T) {
 	}
 }
 
-// meter is NVML with an energy counter that each look finds 1 kJ further on.
+// meter plays NVML with an energy counter that has grown by 1 kJ at each look.
 type meter struct{ looks atomic.Int64 }
 
 func (m *meter) ask(_ context.Context, _ time.Duration, uuids ...string) (*inventory.NVIDIAUsage, error) {
@@ -90,7 +90,7 @@ func (m *meter) ask(_ context.Context, _ time.Duration, uuids ...string) (*inven
 	return u, nil
 }
 
-// The use of a device is counted from when the job got it, also over a restart of the hook.
+// The use of a device is counted from when the job got it, even if the hook restarts.
 func TestUsageOfJob(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -121,7 +121,7 @@ func TestUsageOfJob(t *testing.T) {
 	must.NoError(t, err)
 	n.hook = h
 	set()
-	n.do(hostapi.EventBegin, "1.srv") // replayed: nothing is forgotten, and nobody asked
+	n.do(hostapi.EventBegin, "1.srv") // repeated: nothing is lost, and NVML is not asked
 	clock = clock.Add(time.Minute)
 	got := n.do(hostapi.EventEpilogue, "1.srv").Usage.Devices // look 3
 	zero := hostapi.DeviceUsage{Resource: "ngpus", Model: a100(0).Model, UtilizationPercent: ptr(0.0),
@@ -132,7 +132,7 @@ func TestUsageOfJob(t *testing.T) {
 	must.Equal(t, "", want, got)
 }
 
-// A report of a running job has what each periodic has found.
+// The report of a running job has the figures of each periodic.
 func TestUsageOfARunningJob(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -156,7 +156,7 @@ func TestUsageOfARunningJob(t *testing.T) {
 	n.do(hostapi.EventEnd, "1.srv")
 }
 
-// The counters are not read while a scan asks NVML as well.
+// The counters are not read while a scan is using NVML.
 func TestPeriodicAsksNVMLForOneThingAtATime(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -170,7 +170,7 @@ func TestPeriodicAsksNVMLForOneThingAtATime(t *testing.T) {
 		return &inventory.NVIDIAUsage{}, nil
 	}
 	scan, found := n.keeper.scan, make(chan struct{})
-	t.Cleanup(func() { close(found) }) // before the hook waits for the scan
+	t.Cleanup(func() { close(found) }) // runs before the hook waits for the scan
 	n.keeper.scan = func(ctx context.Context) *inventory.Inventory {
 		<-found
 		return scan(ctx)
@@ -182,7 +182,7 @@ func TestPeriodicAsksNVMLForOneThingAtATime(t *testing.T) {
 	}
 }
 
-// A device that several jobs hold has no counters of one of them.
+// If several jobs hold a device, its counters are not those of one job.
 func TestUsageOfSharedDevice(t *testing.T) {
 	n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.JobsPerDevice = 2 })
 	m := &meter{}
@@ -201,7 +201,7 @@ func TestUsageOfSharedDevice(t *testing.T) {
 	}
 }
 
-// A job that has given up its last GPU has nothing that NVML could be asked about.
+// If a job has given up its last GPU, there is nothing to ask NVML about.
 func TestUsageOfNone(t *testing.T) {
 	n := newNode(t, 0, eight(), nil)
 	n.do(hostapi.EventStartup)
@@ -221,7 +221,7 @@ func TestUsageOfNone(t *testing.T) {
 	}
 }
 
-// Accounting mode is the administrator's to turn off.
+// Only the administrator turns accounting mode off.
 func TestAccountingModeIsTheAdministrators(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		n := newNode(t, 0, eight(), func(f *config.File) { f.Devices.Accounting = on })

@@ -29,7 +29,7 @@ func TestVariablesOfEachLauncherAreSet(t *testing.T) {
 	const f = "/f"
 	tests := []struct {
 		name     string
-		user     string // a variable that is there
+		user     string // a variable that is already set
 		remsh    string
 		hostfile string
 		want     map[string]string
@@ -68,7 +68,8 @@ func TestSpansCountsHosts(t *testing.T) {
 	}
 }
 
-// A job's life as the host tells it: what is there in between, and that nothing is left.
+// The test takes a job through its life as the host does. It checks the host file in between, and
+// that nothing is left.
 func TestThroughHostapi(t *testing.T) {
 	aux := filepath.Join(t.TempDir(), "aux")
 	setup := hostapi.SetupData{Config: []byte("{}"), Host: map[string]string{"aux_dir": aux, "remsh": agentPath}}
@@ -118,7 +119,7 @@ func TestThroughHostapi(t *testing.T) {
 	for _, event := range []hostapi.Event{hostapi.EventEnd, hostapi.EventAbort} {
 		call(hostapi.EventLaunch, job)
 		call(event, job)
-		call(event, job) // it may come again
+		call(event, job) // the event may be repeated
 		if left := files(); len(left) > 0 {
 			t.Errorf("%s left %q", event, left)
 		}
@@ -133,7 +134,7 @@ func TestThroughHostapi(t *testing.T) {
 	}
 	must.Equal(t, "startup left", []string{"9.srv", "openmpi.7[1].srv"}, files())
 	must.NoError(t, os.RemoveAll(aux))
-	if err := os.WriteFile(aux, nil, 0o600); err != nil { // no place for files
+	if err := os.WriteFile(aux, nil, 0o600); err != nil { // a file in place of the directory
 		t.Fatal(err)
 	}
 	out := call(hostapi.EventLaunch, job)

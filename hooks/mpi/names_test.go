@@ -19,7 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The names of a process and its parent hide no stray.
+// No name of a process or its parent can hide a stray.
 func TestNamesHideNoStray(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	procfs, err := kernfs.Open("/proc")

@@ -37,15 +37,15 @@ func TestRanksAreTheTopmostProcesses(t *testing.T) {
 	}
 	put(100, 1, "mpirun", "HOME=/")
 	put(101, 100, "sh", "PMI_RANK=0")
-	put(102, 101, "program", "PMI_RANK=0") // inherits
+	put(102, 101, "program", "PMI_RANK=0") // inherits the variable
 	put(103, 102, "child", "PMI_RANK=0")
 	put(104, 100, "program", "PMI_RANK=1")
 	put(110, 100, "ompi", "OMPI_COMM_WORLD_RANK=0", "PMIX_NAMESPACE=w1")
 	want(t, "two programs", findOnce(t, r), "0: 101 sh", "1: 104 program", "w1 0: 110 ompi")
 	put(105, 104, "late", "PMI_RANK=1")
-	put(106, 104, "set", "PMI_RANK=5") // its own word
+	put(106, 104, "set", "PMI_RANK=5") // sets the variable itself
 	want(t, "children", findOnce(t, r), "0: 101 sh", "1: 104 program", "5: 106 set", "w1 0: 110 ompi")
-	for _, pid := range []int{101, 104} { // their children are lost
+	for _, pid := range []int{101, 104} { // their children become orphans
 		m.gone(pid)
 		delete(m.in, pid)
 	}
@@ -59,7 +59,7 @@ func TestRanksAreTheTopmostProcesses(t *testing.T) {
 	}
 }
 
-// A process that has not executed its program yet is read again.
+// A process that has not yet executed its program is read again.
 func TestYoungRank(t *testing.T) {
 	m := newMachine(t)
 	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
@@ -72,7 +72,7 @@ func TestYoungRank(t *testing.T) {
 	want(t, "after", findOnce(t, r), "3: 100 orted")
 }
 
-// A process that has the pid of an earlier one is read anew.
+// A process with the pid of an earlier one is read again.
 func TestRankWithThePIDOfAnEarlierProcessIsFound(t *testing.T) {
 	m := newMachine(t)
 	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
@@ -94,7 +94,7 @@ func TestRanksOfAJobThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// When a job is looked at, and what of it is told.
+// The test checks when a job is examined, and what is reported.
 func TestPeriodicReportsRanksAndStrays(t *testing.T) {
 	m := newMachine(t)
 	h := &hook{policy: &policy{MPI: config.Default().MPI}, log: m.strays("").log, strays: m.strays(adoptStrays),
@@ -115,7 +115,7 @@ func TestPeriodicReportsRanksAndStrays(t *testing.T) {
 		must.NoError(t, err)
 		return out.Jobs["7.srv"]
 	}
-	if u := periodic(time.Second, true); u != nil { // a report: the call that was asked for is to come yet
+	if u := periodic(time.Second, true); u != nil { // a report: the requested call is still to come
 		t.Errorf("early: %+v", u)
 	}
 	if u := periodic(firstLook, true); u == nil || u.CallAtElapsed != secondLook {

@@ -25,15 +25,15 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// owner of the jobs of these tests.
+// owner owns the jobs of these tests.
 const owner = 1000
 
-// machine is a /proc of files, and the processes of jobs.
+// machine is a /proc made of files, with the processes of jobs.
 type machine struct {
 	t    testing.TB
 	dir  string
-	in   map[int]string // by pid: the job that it is in
-	read int            // how often somebody asked for the job of a process
+	in   map[int]string // by pid: the job that the process is in
+	read int            // how often the job of a process was read
 }
 
 func newMachine(t testing.TB) *machine {
@@ -120,7 +120,7 @@ func list(ids ...string) map[string]*hostapi.Job {
 	return jobs
 }
 
-// scan returns what was found out, a line for each thing.
+// scanOnce returns what a scan found, one line for each result.
 func scanOnce(t *testing.T, s *strays, jobs map[string]*hostapi.Job, partial bool) string {
 	t.Helper()
 	updates, err := s.scan(t.Context(), jobs, partial)
@@ -154,11 +154,11 @@ func want(t *testing.T, what, got string, lines ...string) {
 func TestScanFindsStrays(t *testing.T) {
 	m := newMachine(t)
 	m.process(10, 1, 0, "sshd")
-	m.process(11, 1, 2000, "sleep", "PBS_JOBID=7.srv") // of somebody without a job
+	m.process(11, 1, 2000, "sleep", "PBS_JOBID=7.srv") // of a user without a job
 	m.process(20, 1, owner, "mine", "PBS_JOBID=7.srv")
 	m.in[20] = "7.srv"
 	m.process(30, 1, owner, "daemon", "PBS_JOBID=7.srv")
-	m.member(31, 30, 30, owner, "helper", "PBS_JOBID=7.srv") // is taken in with its session
+	m.member(31, 30, 30, owner, "helper", "PBS_JOBID=7.srv") // attached with its session
 	m.process(50, 10, owner, "bash")
 	m.process(60, 1, owner, "lost")
 	s := m.strays(adoptStrays)
@@ -176,14 +176,14 @@ func TestScanFindsStrays(t *testing.T) {
 	m.process(70, 1, owner, "late", "PBS_JOBID=7.srv")
 	want(t, "a new one", scanOnce(t, s, list("7.srv"), false), "7.srv: 70 late environment", "7.srv: 1 strays")
 	m.in[70] = "7.srv"
-	// A user's second job: what is nobody's is the log's matter.
+	// If the user has a second job, a process that may belong to either is only logged.
 	m.process(80, 1, owner, "another")
 	if got := scanOnce(t, s, list("7.srv", "8.srv"), false); strings.Contains(got, "another") {
 		t.Errorf("with a second job: %s", got)
 	}
 }
 
-// A number that is given away names another process, whether or not the kernel has made many in
+// A pid that is reused names another process, even if the kernel has created few or many in
 // between.
 func TestPIDsComeAgain(t *testing.T) {
 	m := newMachine(t)
@@ -238,7 +238,7 @@ func TestReportAndOff(t *testing.T) {
 	want(t, "off", scanOnce(t, m.strays(leaveStrays), list("7.srv"), false))
 }
 
-// No more than a host takes in at a time, and the rest later.
+// A scan reports no more processes than a host accepts at once, and the rest later.
 func TestManyStrays(t *testing.T) {
 	m := newMachine(t)
 	for pid := 100; pid < 200; pid++ {
@@ -262,7 +262,7 @@ func TestManyStrays(t *testing.T) {
 	}
 }
 
-// The processes are real ones: a sleep is killed, its neighbour without the job's id is not.
+// The processes are real: a sleep is killed, and another one without the job's id is not.
 func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it starts processes of another user")
@@ -306,8 +306,8 @@ func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 	}
 }
 
-// A job that began before hookhost came has no cgroup: all of its processes are outside, and that
-// is where they stay.
+// A job that began before hookhost was installed has no cgroup. All its processes are outside, and
+// stay there.
 func TestScanOfAJobWithoutACgroup(t *testing.T) {
 	for _, action := range []string{adoptStrays, reportStrays, killStrays} {
 		m := newMachine(t)
@@ -330,7 +330,7 @@ func TestScanOfAJobWithoutACgroup(t *testing.T) {
 	}
 }
 
-// A scan that is cut short forgets nobody.
+// A scan that is interrupted forgets no process.
 func TestScanInTime(t *testing.T) {
 	m := newMachine(t)
 	m.process(100, 1, owner, "daemon")
@@ -353,7 +353,7 @@ func TestScanInTime(t *testing.T) {
 	want(t, "the rank the next time", findOnce(t, r), "0: 100 daemon")
 }
 
-// BenchmarkScan is what a scan costs: of a node on which nothing has changed, and the first one.
+// BenchmarkScan measures scans: of a node on which nothing has changed, and the first one.
 func BenchmarkScan(b *testing.B) {
 	for _, n := range []int{500, 5000} {
 		procfs, in := manyProcesses(b, n)
@@ -380,15 +380,15 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// manyProcesses is a /proc as the kernel makes it, of processes that are few in truth: the fixture
-// has as many names.
+// manyProcesses returns a /proc as the kernel would show it. It seems to have many processes, but
+// there are only a few behind the names.
 func manyProcesses(b *testing.B, n int) (procfs *kernfs.FS, in []int) {
 	b.Helper()
 	m := newMachine(b)
 	for pid := 100; pid < 100+n; pid++ {
 		uid := 0
 		switch {
-		case pid%10 < 6: // most are the job's
+		case pid%10 < 6: // most belong to the job
 			in = append(in, pid)
 			uid = owner
 		case pid%10 == 6:

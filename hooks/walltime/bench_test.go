@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A thousand jobs whose time is over at one moment, with a process each: how long until the last
-// has its signal.
+// BenchmarkBatch has a thousand jobs with one process each whose walltime runs out at the same
+// moment. It measures the time until the last one has its signal.
 func BenchmarkBatch(b *testing.B) {
 	const jobs = 1000
 	for _, place := range []struct {
@@ -56,15 +56,15 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, which tells more than the clock where others use the
-// machine too.
+// cpuTime returns the cpu time that this process has used. If others use the machine too, that is
+// more reliable than the clock.
 func cpuTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	must.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkBegin is what the hook adds to a job's begin.
+// BenchmarkBegin measures what the hook adds to a job's begin.
 func BenchmarkBegin(b *testing.B) {
 	n := newNode(b, 0, nil)
 	req := &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: "1.srv",

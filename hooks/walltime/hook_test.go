@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// hookhost sees JSON on a wire, and events found by the hook's methods, no more of them than are
-// needed.
+// The test calls the hook the way hookhost does: through JSON, with events found by the hook's
+// methods. The hook has no more events than it needs.
 func TestThroughHostapi(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	node := newNode(t, 0, nil)
@@ -49,7 +49,7 @@ func TestThroughHostapi(t *testing.T) {
 		"than 01:00:00"}, out.JobStderr)
 	job.State, job.Elapsed = out.State, 50*time.Minute
 
-	for _, id := range []string{"2.srv", "3.srv"} { // who answers for them stands on their cgroups
+	for _, id := range []string{"2.srv", "3.srv"} { // the marks on their cgroups name the MoM
 		j := node.begin(id, nil)
 		record := cgroup.JobMark{Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: node.jobs[id], MoM: mom}}
 		must.NoError(t, j.SetJobMark(record))
@@ -96,7 +96,7 @@ func TestBeginRejects(t *testing.T) {
 			t.Errorf("%s: %v (%s), want %s", value, err, hostapi.KindOf(err), want)
 		}
 	}
-	// A job that asks for nothing is asked about nothing.
+	// The host does not call for a job without limits.
 	out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: "1.srv"}})
 	if err != nil || out.CallAtElapsed != 0 || *out.WalltimeLimit != 0 {
 		t.Errorf("%+v, %v", out, err)

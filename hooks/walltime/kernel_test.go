@@ -24,14 +24,15 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// everywhere runs a test on all of this machine's cgroups, and on those of v1 alone, where it has
-// some.
+// everywhere runs a test on all of this machine's cgroups, and on the v1 ones alone if there are
+// any.
 func everywhere(t *testing.T, test func(t *testing.T, mode cgroup.Mode)) {
 	t.Run("all", func(t *testing.T) { test(t, 0) })
 	t.Run("v1", func(t *testing.T) { test(t, cgroup.ModeV1) })
 }
 
-// SIGTERM reaches all of a job: what is stopped, and what has left its session and lost its parent.
+// SIGTERM reaches every process of a job, including stopped ones and those that have left their
+// session and lost their parent.
 func TestTermReachesAll(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
@@ -66,7 +67,7 @@ func TestTermReachesAll(t *testing.T) {
 	})
 }
 
-// A process that ignores SIGTERM gets SIGKILL after the grace, which is the job's own. Nothing more
+// A process that ignores SIGTERM gets SIGKILL after the job's own grace period. Nothing more
 // happens to a job that is gone.
 func TestKillAfterGrace(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
@@ -81,7 +82,7 @@ func TestKillAfterGrace(t *testing.T) {
 		if n.due["1.srv"] != 5*time.Second {
 			t.Errorf("due at %v", n.due["1.srv"])
 		}
-		n.at(4*time.Second, "1.srv") // a report of the live job
+		n.at(4*time.Second, "1.srv") // a report on the live job
 		if pids, err := j.Processes(); err != nil || len(pids) != 2 {
 			t.Errorf("within the grace: processes %v, %v", pids, err)
 		}
@@ -105,7 +106,7 @@ func TestKillAfterGrace(t *testing.T) {
 	})
 }
 
-// A job with next to no cpu time gets that of one cpu, to die of SIGTERM and of pbs_mom's signals.
+// A job with hardly any cpu time gets that of one cpu, to die of SIGTERM and of pbs_mom's signals.
 func TestJobThatIsEndedHasTheCPUTimeToDie(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
@@ -117,7 +118,7 @@ func TestJobThatIsEndedHasTheCPUTimeToDie(t *testing.T) {
 			j := n.begin(id, hostapi.Resources{"walltime": "3"})
 			if end > 3*time.Second {
 				n.jobs[id].State, n.jobs[id].MotherSuperior = nil, true
-				marked := &hostapi.Request{Event: hostapi.EventBegin, Job: n.jobs[id]} // without a MoM of ours
+				marked := &hostapi.Request{Event: hostapi.EventBegin, Job: n.jobs[id]} // without a MoM process
 				must.NoError(t, j.SetJobMark(cgroup.JobMark{Begin: marked}))
 			}
 			must.NoError(t, j.Apply(little))
@@ -137,7 +138,7 @@ func TestJobThatIsEndedHasTheCPUTimeToDie(t *testing.T) {
 	})
 }
 
-// A job that forks as fast as it can is ended by SIGTERM, and not left frozen.
+// A job that forks as fast as it can is ended by SIGTERM, and is not left frozen.
 func TestTermInAStorm(t *testing.T) {
 	n := newNode(t, 0, nil)
 	if !n.tree.Has("freeze") {
@@ -153,7 +154,7 @@ func TestTermInAStorm(t *testing.T) {
 	}
 }
 
-// A warning reaches every process, or with B: the leading shell alone.
+// A warning reaches every process, or with B: only the leading shell.
 func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
@@ -186,8 +187,8 @@ func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 	})
 }
 
-// A leading shell that cannot be found, or that is not in the job's cgroup, gets nothing, and that
-// is told.
+// A leading shell that cannot be found, or that is not in the job's cgroup, gets no signal, and a
+// note says so.
 func TestNoShell(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "600", "walltime_signal": "B:USR1@300"})
@@ -208,8 +209,8 @@ func TestNoShell(t *testing.T) {
 	}
 }
 
-// A suspended job is left alone, also when it is asked about where its time is over; a job without
-// a cgroup is no mistake.
+// A suspended job is left alone, even if the host calls for it after its time has run out. A job
+// without a cgroup is not an error.
 func TestLeftAlone(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})
@@ -234,7 +235,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// The kernel's own count of cpu time ends a job that has used what it may, and not before.
+// A job is ended when the kernel counts as much cpu time as the job may use, and not before.
 func TestCPUTLimitEndsAJobByTheKernelsCount(t *testing.T) {
 	everywhere(t, func(t *testing.T, mode cgroup.Mode) {
 		n := newNode(t, mode, nil)
@@ -268,8 +269,8 @@ func TestCPUTLimitEndsAJobByTheKernelsCount(t *testing.T) {
 	})
 }
 
-// dumpingProc is /proc where one process dumps core: no test can have the kernel be at it for a
-// known time.
+// dumpingProc is a /proc in which one process dumps core. No test can make the kernel do that for a
+// given time.
 type dumpingProc struct {
 	*kernfs.FS
 	pid  int
@@ -286,7 +287,8 @@ func (p *dumpingProc) OpenFile(name string, flag int) (kernfs.File, error) {
 
 func (p *dumpingProc) Mkdir(name string, _ fs.FileMode) error { return p.FS.Mkdir(name) }
 
-// A process that dumps core is spared until it has, or its grace is over; what else there is dies.
+// A process that dumps core is spared until it has finished or its grace period is over. All others
+// are killed.
 func TestCoreDump(t *testing.T) {
 	const s = time.Second
 	for _, stops := range []bool{true, false} {
@@ -299,7 +301,7 @@ func TestCoreDump(t *testing.T) {
 				func() bool { left, err := j.Processes(); return err == nil && len(left) == 3 })
 			n.jobs["1.srv"].SessionID = leader.PID
 			dumps := pids[slices.IndexFunc(pids, func(pid int) bool { return pid != leader.PID })]
-			spared := []int{leader.PID, dumps} // with its leading program the job would be over
+			spared := []int{leader.PID, dumps} // if the leading program died, the job would end
 			slices.Sort(spared)
 			status, err := n.roots.Proc.ReadFile(fmt.Sprintf("%d/status", dumps))
 			must.NoError(t, err)
@@ -338,7 +340,7 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// An unkillable job is reported while it is there, and not after that.
+// An unkillable job is reported as long as it is there.
 func TestUnkillableJobIsReportedWhileItIsThere(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j := n.begin("1.srv", hostapi.Resources{"walltime": "3"})

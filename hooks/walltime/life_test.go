@@ -14,25 +14,25 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// life is a job with its host, in a bubble of synctest. The host has a clock that stands still
-// while the job is suspended. The host calls when it was asked to, and keeps the state as JSON.
-// Each event is written down with the time of day.
+// life is a job with its host, in a bubble of synctest. The host's clock of the job stops while the
+// job is suspended. The host calls when it was asked to, and keeps the state as JSON. Each event is
+// recorded with the time of day.
 type life struct {
 	p         *policy
 	kept      json.RawMessage
 	began     time.Time
 	suspended time.Duration
-	stopped   time.Time // since when it is suspended
-	down      bool      // the host does not run
-	up        time.Time // since when it does
+	stopped   time.Time // when it was suspended
+	down      bool      // the host is not running
+	up        time.Time // when the host was started
 	grace     time.Duration
 	alive     int
-	dies      deed // what ends its processes
+	dies      deed // the action that ends its processes
 	dumps     time.Time
 	happened  []string
 }
 
-// newState is the state of a job that begins.
+// newState returns the state of a job that begins.
 func (p *policy) newState(job *hostapi.Job, mom *hostapi.ProcessID, cpus int) (*state, error) {
 	s := stateFor(&hostapi.Request{MoM: mom})
 	_, err := s.follow(p, job, cpus)
@@ -62,7 +62,7 @@ func (l *life) log(format string, args ...any) {
 		fmt.Sprintf("%v ", time.Since(l.began).Round(10*time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
-// run plays the host for so long.
+// run simulates the host for so long.
 func (l *life) run(d time.Duration) {
 	for end := time.Now().Add(d); ; {
 		s, err := decodeState(l.kept)
@@ -81,7 +81,7 @@ func (l *life) run(d time.Duration) {
 	}
 }
 
-// call is a Partial periodic.
+// call sends a Partial periodic.
 func (l *life) call() {
 	s, err := decodeState(l.kept)
 	if err != nil {
@@ -224,8 +224,8 @@ func TestJobIsWarnedTerminatedAndKilledInTime(t *testing.T) {
 	}
 }
 
-// A job that changes how much cpu time it uses is never ended early. The job is not further past
-// its limit than the tolerance, and is looked at seldom.
+// A job that changes how much cpu time it uses is never ended early. It does not exceed its limit
+// by more than the tolerance, and is rarely checked.
 func TestCPUTEndsAJobWithinTheTolerance(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, tt := range []struct {
@@ -245,7 +245,7 @@ func TestCPUTEndsAJobWithinTheTolerance(t *testing.T) {
 				if s.Next <= elapsed {
 					t.Fatalf("%+v: at %v the next look is at %v", tt, elapsed, s.Next)
 				}
-				for range 4 { // it uses now more and now less
+				for range 4 { // its use goes up and down
 					step := (s.Next - elapsed) / 4
 					used += time.Duration(float64(step) * float64(tt.cpus) * []float64{0, random.Float64(), 1,
 						1}[random.IntN(4)])
@@ -286,10 +286,10 @@ func TestChangedWalltimeIsFollowed(t *testing.T) {
 		next     time.Duration
 		warned   int
 	}{
-		{"3600", 3310 * s, 3600 * s, 1}, // resized in something else
+		{"3600", 3310 * s, 3600 * s, 1}, // another resource was resized
 		{"7200", 3320 * s, 6900 * s, 0},
-		{"3700", 3500 * s, 3500 * s, 0}, // the warning is late
-		{"1000", 3510 * s, 3510 * s, 0}, // it is over
+		{"3700", 3500 * s, 3500 * s, 0}, // the warning is due at once
+		{"1000", 3510 * s, 3510 * s, 0}, // the time has already run out
 	} {
 		if _, err := st.follow(p, job(tt.walltime, tt.elapsed), 2); err != nil {
 			t.Fatal(err)
@@ -302,12 +302,12 @@ func TestChangedWalltimeIsFollowed(t *testing.T) {
 	var o orders
 	st.progress, o = p.step(st.Limits, st.progress, facts{Elapsed: 3510 * s, Alive: 1, Grace: 5 * s, Up: time.Hour})
 	must.Equal(t, "notes", []string{"ended by hookhost: walltime 3510 exceeded limit 1000: SIGTERM"}, o.Notes)
-	// An end that was begun is finished.
+	// Once an end has begun, it is completed.
 	if _, err := st.follow(p, job("7200", 3511*s), 2); err != nil || st.Stage != terminated ||
 		st.Next != 3515*s {
 		t.Errorf("a longer walltime after SIGTERM: %+v, %v", st.progress, err)
 	}
-	// and nobody is told of more time
+	// and the job is not told about more time
 	if _, err := st.follow(p, job("soon", 3511*s), 2); err == nil || st.Limits.Walltime != 1000*s {
 		t.Errorf("walltime soon: %v, %+v", err, st.Limits)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// testPolicy is a node's configuration with the defaults but for the signals, of which it has none.
+// testPolicy returns a node's default configuration, but without signals.
 func testPolicy(edit func(*config.Walltime)) *policy {
 	p, err := newPolicy(nil)
 	if err != nil {
@@ -152,8 +152,8 @@ func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 	}
 }
 
-// A value that is taken gives warnings in order, each before the end; nothing makes the parser fall
-// over.
+// An accepted value results in warnings in order, each before the end. No value makes the parser
+// panic.
 func FuzzLimits(f *testing.F) {
 	f.Add("600", "USR1@300+B:INT@60+@5")
 	f.Add("1", "@1")

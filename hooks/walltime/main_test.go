@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when
+// TestMain turns the test program into a job's process if it was started as one. It fails when
 // tests leave directories, processes or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == actorArg {
@@ -32,45 +32,45 @@ func testPrefix() string { return fmt.Sprintf("hhtest_hookwalltime_%d", os.Getpi
 
 const actorArg = "-walltime-hook-test-actor"
 
-// act is what a job's process does. The process writes its pid to standard output when it is ready,
-// and then waits to be killed.
+// act plays a job's process. It writes its pid to standard output when it is ready, and then waits
+// to be killed.
 func act(what string, args []string) error {
 	ready := func() { fmt.Println(os.Getpid()) }
 	switch what {
 	case "sleep":
-	case "ignore": // SIGTERM
+	case "ignore": // ignores SIGTERM
 		signal.Ignore(syscall.SIGTERM)
-	case "stat": // FILE, which may take for ever
+	case "stat": // FILE, which may take forever
 		go os.Stat(args[0])
-	case "stop": // itself
+	case "stop": // stops itself
 		ready()
 		if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err != nil {
 			return err
 		}
-		// Another thread may take the signal, and this one go on for a moment.
+		// Another thread may get the signal, so this one can continue briefly.
 		time.Sleep(time.Hour)
 		return nil
-	case "trace": // THREAD..., and hold them in their end
+	case "trace": // THREAD..., and prevents them from ending
 		if err := kernfstest.TraceExit(args...); err != nil {
 			return err
 		}
-	case "burn": // cpu time
+	case "burn": // uses cpu time
 		ready()
 		//lint:ignore SA5002 cpu time is to be burnt
 		for {
 		}
-	case "note": // the signals that it gets, in FILE
+	case "note": // writes the signals that it gets to FILE
 		return note(args[0], ready)
-	case "daemon": // starts WHAT in a session of its own and ends
+	case "daemon": // starts WHAT in a new session and ends
 		return spawn(true, args...)
-	case "shell": // starts each of WHAT:ARG and goes on as "note" with FILE
+	case "shell": // starts each of WHAT:ARG and continues as "note" with FILE
 		for _, child := range args[1:] {
 			if err := spawn(false, strings.Split(child, "|")...); err != nil {
 				return err
 			}
 		}
 		return note(args[0], ready)
-	case "storm": // forks for ever; what it forks does so too, in a session of its own, and ends soon
+	case "storm": // forks forever; each child does so too, in a new session, and ends soon
 		ready()
 		for {
 			cmd := exec.Command("/bin/sleep", "0.05")

@@ -26,8 +26,8 @@ import (
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
-// node is a hook on this machine's kernel, and the host of its jobs, whose clock goes as the test
-// says.
+// node is a hook on this machine's kernel, with the host of its jobs. The test sets the host's
+// clock.
 type node struct {
 	*hook
 	t    testing.TB
@@ -37,7 +37,7 @@ type node struct {
 
 var prefixes atomic.Int64
 
-// newNode starts a hook on what of this machine is of a mode; 0 is all of it.
+// newNode starts a hook that uses only what this machine has in that mode; 0 means everything.
 func newNode(t testing.TB, mode cgroup.Mode, edit func(*config.Walltime)) *node {
 	t.Helper()
 	kernfstest.NeedRoot(t)
@@ -61,7 +61,7 @@ func newNode(t testing.TB, mode cgroup.Mode, edit func(*config.Walltime)) *node 
 	return &node{hook: h, t: t, jobs: map[string]*hostapi.Job{}, due: map[string]time.Duration{}}
 }
 
-// begin begins a job under a MoM that is this process, with a cgroup as hook cgroup makes it.
+// begin begins a job whose MoM is this process, with a cgroup as hook cgroup makes it.
 func (n *node) begin(id string, r hostapi.Resources) *cgroup.Job {
 	n.t.Helper()
 	j, err := n.tree.Job(id)
@@ -89,7 +89,7 @@ func (n *node) begin(id string, r hostapi.Resources) *cgroup.Job {
 	return j
 }
 
-// at has the host call when the jobs have run so long.
+// at makes the host call when the jobs have run so long.
 func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobUpdate {
 	n.t.Helper()
 	req := &hostapi.Request{Event: hostapi.EventPeriodic, Partial: true, JobList: map[string]*hostapi.Job{}}
@@ -111,7 +111,7 @@ func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobU
 	return out.Jobs
 }
 
-// enters moves processes into the job.
+// enters returns a function that moves processes into the job.
 func (n *node) enters(j *cgroup.Job) (enter func(pid int)) {
 	return func(pid int) {
 		n.t.Helper()
@@ -120,14 +120,14 @@ func (n *node) enters(j *cgroup.Job) (enter func(pid int)) {
 	}
 }
 
-// number is a process that nobody holds.
+// number is a process that is not held.
 type number int
 
 func (n number) PID() int                    { return int(n) }
 func (n number) Signal(syscall.Signal) error { return nil }
 
-// start starts the test program as a process of the job, and returns it with the pids that it and
-// its children tell.
+// start starts the test program as a process of the job. It returns the process and the pids that
+// it and its children print.
 func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (child *proc.Child, pids []int) {
 	n.t.Helper()
 	spec := &exec.Cmd{Args: append([]string{"actor", actorArg, what}, args...)}
@@ -143,7 +143,7 @@ func (n *node) start(j *cgroup.Job, tell int, what string, args ...string) (chil
 	return p.Child, pids
 }
 
-// lives reports whether there is such a process that is not a zombie.
+// lives reports whether there is such a process, except for zombies.
 func (n *node) lives(pid int) bool {
 	p, err := proc.Read(n.roots.Proc, pid)
 	return err == nil && !p.Dead()
@@ -154,7 +154,7 @@ func (n *node) stopped(pid int) bool {
 	return err == nil && p.State == 'T'
 }
 
-// emptied waits until a job has no process.
+// emptied waits until a job has no processes.
 func emptied(t testing.TB, j *cgroup.Job) {
 	t.Helper()
 	must.Eventually(t, "nothing is left", func() bool {
@@ -163,7 +163,7 @@ func emptied(t testing.TB, j *cgroup.Job) {
 	})
 }
 
-// content is what a process has noted.
+// content returns what a process has written to a file.
 func content(t testing.TB, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)

@@ -20,8 +20,8 @@ import (
 
 const tracedUID = 23473
 
-// as starts the test program as a process of a user, in the job's cgroup or, for nil, outside. as
-// returns the pid.
+// as starts the test program as a process of a user, in the job's cgroup or, if j is nil, outside.
+// It returns the pid.
 func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int) {
 	n.t.Helper()
 	r, w, err := os.Pipe()
@@ -45,7 +45,7 @@ func (n *node) as(uid int, j *cgroup.Job, what string, args ...string) (pid int)
 	return pid
 }
 
-// A job over its walltime ends though processes of its owner's outside hold it.
+// A job over its walltime ends even if the owner's processes outside the job trace it.
 func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	n := newNode(t, 0, nil)
 	j, other := n.begin("1.srv", hostapi.Resources{"walltime": "3"}),
