@@ -604,7 +604,7 @@ func TestWildcardWhileDriverHangs(t *testing.T) {
 			want) {
 			t.Errorf("doctor sees %+v, %v", inv, err)
 		}
-		n.found.Store(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvml"}, {Name: "amd"}}}) // there are no devices
+		n.found.Store(&inventory.Inventory{Sources: []inventory.Source{{Name: "nvml"}, {Name: "amd"}}}) // none exist
 		close(answers)
 		must.Eventually(t, "the devices are known", func() bool {
 			return sourceOf(n.keeper.current(),

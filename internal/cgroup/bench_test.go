@@ -21,8 +21,7 @@ func benchLimits() Limits {
 	}
 }
 
-// BenchmarkCreateRemove is to be compared with BenchmarkRaw, which it should not exceed by more
-// than half.
+// BenchmarkCreateRemove should not take more than one and a half times as long as BenchmarkRaw.
 func BenchmarkCreateRemove(b *testing.B) {
 	_, tree := needMemory(b)
 	j, err := tree.Job(testJob)
@@ -34,7 +33,7 @@ func BenchmarkCreateRemove(b *testing.B) {
 	}
 }
 
-// BenchmarkRaw makes, limits and removes the same directories by system calls alone, without
+// BenchmarkRaw makes, limits and removes the same directories with system calls alone, without
 // reading back.
 func BenchmarkRaw(b *testing.B) {
 	_, tree := needMemory(b)
@@ -52,7 +51,7 @@ func BenchmarkRaw(b *testing.B) {
 		d, _ := j.with(w.Controller)
 		values = append(values, value{d.Path(w.File), w.Value})
 	}
-	remove := func() (errs []error) { // a signal of the runtime's may interrupt it
+	remove := func() (errs []error) { // a signal of the Go runtime may interrupt it
 		for _, dir := range dirs {
 			err := unix.EINTR
 			for err == unix.EINTR {
@@ -67,7 +66,7 @@ func BenchmarkRaw(b *testing.B) {
 	b.Cleanup(func() { must.NoError(b, remove()...) })
 	for b.Loop() {
 		for _, dir := range dirs {
-			must.NoError(b, os.Mkdir(dir, 0o755)) // once more after EINTR, unlike unix.Mkdir
+			must.NoError(b, os.Mkdir(dir, 0o755)) // unlike unix.Mkdir, it is repeated after EINTR
 		}
 		for _, v := range values {
 			fd, err := unix.Open(v.file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
@@ -83,7 +82,7 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkUsage is what periodic costs for one job.
+// BenchmarkUsage measures a periodic for one job.
 func BenchmarkUsage(b *testing.B) {
 	_, tree := needMemory(b)
 	j := benchJob(b, tree)
@@ -94,7 +93,7 @@ func BenchmarkUsage(b *testing.B) {
 	}
 }
 
-// BenchmarkMeter is what a point of a job's series costs.
+// BenchmarkMeter measures a point of a job's series.
 func BenchmarkMeter(b *testing.B) {
 	_, tree := needMemory(b)
 	m := benchJob(b, tree).Meter()
@@ -107,7 +106,7 @@ func BenchmarkMeter(b *testing.B) {
 	}
 }
 
-// BenchmarkLook is what a watcher costs each time it is woken.
+// BenchmarkLook measures a watcher each time it is woken.
 func BenchmarkLook(b *testing.B) {
 	_, tree := needMemory(b)
 	d, _ := benchJob(b, tree).with("memory")
@@ -119,7 +118,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkAttach moves one process in and out, when no grace period is waited for.
+// BenchmarkAttach moves one process in and out, without waiting for a grace period of the kernel.
 func BenchmarkAttach(b *testing.B) {
 	_, tree := needMemory(b)
 	j := benchJob(b, tree)

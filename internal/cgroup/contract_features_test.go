@@ -56,7 +56,7 @@ func testHugetlb(t *testing.T, w world) {
 	}
 }
 
-// wantNotCreated creates a job in vain.
+// wantNotCreated checks that a job with these limits cannot be created.
 func wantNotCreated(t *testing.T, tree *Tree, l Limits, want error) {
 	t.Helper()
 	j, err := tree.Job(testJob)
@@ -110,7 +110,7 @@ func testIO(t *testing.T, w world) {
 	}
 }
 
-// testFeatures: Has says what there is.
+// testFeatures checks that Has agrees with the files that exist.
 func testFeatures(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())

@@ -48,13 +48,13 @@ func testCreate(t *testing.T, w world) {
 	must.NoError(t, err)
 	want := l
 	if l.Mem != nil {
-		want.Mem = size(64 << 20) // whole pages
+		want.Mem = size(64 << 20) // rounded to whole pages
 	}
 	if l.MemSwap != nil && tree.with("memory").v2 {
-		want.MemSwap = size(96<<20 - 4096) // swap and memory are each rounded
+		want.MemSwap = size(96<<20 - 4096) // swap and memory are rounded separately
 	}
 	if l.Hugetlb != nil {
-		want.Hugetlb = map[int64]int64{2 << 20: 4 << 20} // whole pages
+		want.Hugetlb = map[int64]int64{2 << 20: 4 << 20} // rounded to whole pages
 	}
 	must.Equal(t, "limits", want, got, cmpSets)
 	ids, err := tree.JobIDs()
@@ -143,7 +143,8 @@ func testCreateUnsupported(t *testing.T, w world) {
 	}
 }
 
-// testNoCpuset is PBS's rule for ncpus=0: no cpuset of its own, tasks in the parent's.
+// testNoCpuset checks PBS's rule for ncpus=0: the job has no cpuset, and its tasks are in the
+// parent's.
 func testNoCpuset(t *testing.T, w world) {
 	tree := w.tree(t)
 	l := tree.someLimits()

@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// places are where a process is in each hierarchy, in their order.
+// places returns where a process is in each hierarchy, in their order.
 func places(t *testing.T, tree *Tree, pid int) (list []string) {
 	t.Helper()
 	for _, h := range tree.hierarchies {
@@ -20,7 +20,7 @@ func places(t *testing.T, tree *Tree, pid int) (list []string) {
 	return list
 }
 
-// wantPlaces reports a process that was moved.
+// wantPlaces checks that a process has not been moved.
 func wantPlaces(t *testing.T, tree *Tree, pid int, want []string) {
 	t.Helper()
 	if got := places(t, tree, pid); !slices.Equal(got, want) {
@@ -28,8 +28,8 @@ func wantPlaces(t *testing.T, tree *Tree, pid int, want []string) {
 	}
 }
 
-// testAttachOfAnotherJob: a process that is in another job, if by one hierarchy alone, stays where
-// it is.
+// testAttachOfAnotherJob: a process in another job stays where it is, even if it is in that job in
+// only one hierarchy.
 func testAttachOfAnotherJob(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())
@@ -46,8 +46,8 @@ func testAttachOfAnotherJob(t *testing.T, w world) {
 	}
 }
 
-// testAttachBelow: a process that the job has put below its cgroup stays there. A process that is
-// in the job by a single hierarchy is taken in by all of them.
+// testAttachBelow: a process that the job has moved below its cgroup stays there. If a process is
+// in the job in a single hierarchy, it is attached in all of them.
 func testAttachBelow(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
@@ -69,12 +69,12 @@ func testAttachBelow(t *testing.T, w world) {
 	}
 }
 
-// passed holds a process that has ended, whose number another one has.
+// passed holds a process that has ended and whose pid another process has.
 type passed struct{ number }
 
 func (passed) Signal(syscall.Signal) error { return proc.ErrGone }
 
-// testAttachEnded: whoever got the number of a process that has ended is moved nowhere.
+// testAttachEnded: a process that got the pid of an ended one is not moved.
 func testAttachEnded(t *testing.T, w world) {
 	tree := w.tree(t)
 	j, other := newJob(t, tree, testJob, tree.someLimits()), newJob(t, tree, "13.server", tree.someLimits())
@@ -94,7 +94,7 @@ func testAttachEnded(t *testing.T, w world) {
 	}
 }
 
-// testSubgroupOfOthers: a subgroup takes nothing in that is not the job's.
+// testSubgroupOfOthers: a subgroup accepts only processes of the job.
 func testSubgroupOfOthers(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := splitJob(t, tree, tree.someLimits())

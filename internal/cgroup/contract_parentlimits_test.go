@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// testParentLimits: all jobs together have limits, beside those of each. A limit that falls takes
-// page cache from them, but nothing that they cannot give back, and kills nobody.
+// testParentLimits: all jobs together have limits, in addition to those of each. Lowering a limit
+// takes back page cache, but nothing that the jobs cannot give back, and kills nothing.
 func testParentLimits(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -37,7 +37,7 @@ func testParentLimits(t *testing.T, w world) {
 	p.cache(t, 150<<20)
 	must.NoError(t, tree.LimitParent(limits(300)))
 	want("above all in use", limits(300))
-	must.NoError(t, tree.LimitParent(limits(100))) // the page cache is given back
+	must.NoError(t, tree.LimitParent(limits(100))) // the jobs give back page cache
 	want("with page cache in use", limits(100))
 	wantNoKill(t, j, p)
 
@@ -52,7 +52,7 @@ func testParentLimits(t *testing.T, w world) {
 
 	second := newJob(t, tree, "13.server", Limits{})
 	q := w.start(t, second.Join())
-	q.touch(t, 170<<20) // one of the two dies of it
+	q.touch(t, 170<<20) // this kills one of the two
 	must.Eventually(t, "a kill in one of the jobs", func() bool {
 		kills := int64(0)
 		for _, job := range []*Job{j, second} {

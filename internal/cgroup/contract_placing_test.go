@@ -9,7 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// testPlaced: a job is in every controller that was asked for, and in none of those else.
+// testPlaced: a job is in every controller that was requested, and in none of the other placing
+// ones.
 func testPlaced(t *testing.T, w world) {
 	for _, c := range placing {
 		if plain := w.tree(t); plain.with(c) != nil {
@@ -47,7 +48,7 @@ func testPlaced(t *testing.T, w world) {
 	}
 }
 
-// placeOf is the cgroup that a process has in a hierarchy.
+// placeOf returns a process's cgroup in a hierarchy.
 func placeOf(t *testing.T, tree *Tree, h *hierarchy, pid int) string {
 	t.Helper()
 	b, err := tree.proc.ReadFile(fmt.Sprintf("%d/cgroup", pid))
@@ -61,10 +62,10 @@ func placeOf(t *testing.T, tree *Tree, h *hierarchy, pid int) string {
 	return ""
 }
 
-// testPlacedBefore: a job may have begun before its tree had a controller. Then it can be joined
-// and ended all the same. A job that began with the controller is removed from there by a tree that
-// was not asked for it. On v2 one hierarchy has all controllers, so a job cannot be in one of them
-// and not in another.
+// testPlacedBefore: a job may have begun before its tree used a controller. Processes can still be
+// attached to it, and it can be ended. A job that began with the controller is removed from there
+// even by a tree that no longer uses it. On v2 one hierarchy has all controllers, so a job cannot
+// be in only some of them.
 func testPlacedBefore(t *testing.T, w world) {
 	before := w.tree(t)
 	if before.Mode() == ModeV2 {
@@ -103,7 +104,7 @@ func testPlacedBefore(t *testing.T, w world) {
 	if last.with("blkio") != nil {
 		t.Error("blkio is one of the controllers still")
 	}
-	for _, dir := range []string{h.unit + "/" + h.leaf, h.unit} { // as when it is not mounted any more
+	for _, dir := range []string{h.unit + "/" + h.leaf, h.unit} { // as if it were no longer mounted
 		must.NoError(t, h.mount.Rmdir(dir))
 	}
 	j = newJob(t, last, "14.server", last.someLimits())
@@ -122,7 +123,7 @@ func again(t *testing.T, w world, tree *Tree, controllers ...string) *Tree {
 	return w.tree(t, controllers...)
 }
 
-// testSoftLimit: a job may have a soft limit, which goes with its cgroup.
+// testSoftLimit: a job may have a soft limit, which disappears with its cgroup.
 func testSoftLimit(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -169,7 +170,7 @@ func testSoftLimit(t *testing.T, w world) {
 	protects(0)
 }
 
-// testCpusetFlags: v1 has two more flags of a cpuset, and v2 passes them over.
+// testCpusetFlags: v1 has two more flags of a cpuset, which v2 ignores.
 func testCpusetFlags(t *testing.T, w world) {
 	tree := w.tree(t)
 	h := tree.with("cpuset")
@@ -190,5 +191,5 @@ func testCpusetFlags(t *testing.T, w world) {
 		}
 	}
 	l.CPUs, l.Mems = Limits{}.CPUs, Limits{}.Mems
-	newJob(t, tree, "13.server", l) // without a cpuset of its own there is nothing to set
+	newJob(t, tree, "13.server", l) // without a cpuset there is nothing to set
 }

@@ -76,7 +76,7 @@ func testSignal(t *testing.T, w world) {
 	p, outside := w.start(t, j.Join()), w.start(t, Join{})
 	must.NoError(t, j.Signal(unix.SIGTERM))
 	p.gone(t)
-	outside.burn(t, time.Millisecond) // it can
+	outside.burn(t, time.Millisecond) // it is alive
 	if err := j.Wait(soon(t)); err != nil {
 		t.Error(err)
 	}
@@ -117,8 +117,9 @@ func testKillFrozen(t *testing.T, w world) {
 	p.gone(t)
 }
 
-// testHasten: before its end a job gets the share of one cpu, and a quota below that is lifted.
-// Before SIGKILL it gets the greatest share and no quota, nor has a container below it one.
+// testHasten: a job that is being ended gets the share of one cpu, and a quota below that is
+// lifted. Before SIGKILL it gets the greatest share, and all quotas are lifted, including those of
+// a container below it.
 func testHasten(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("cpu") {
@@ -133,7 +134,7 @@ func testHasten(t *testing.T, w world) {
 		quota  time.Duration
 		idle   bool
 		want   uint64
-		left   string // of the quota, before SIGKILL
+		left   string // the quota that remains before SIGKILL
 	}{
 		{shares: 2, quota: 20 * time.Millisecond, want: 1000, left: none},
 		{shares: 2, quota: 20 * time.Millisecond, idle: true, want: sharesDefault, left: none},
@@ -266,8 +267,8 @@ func testLock(t *testing.T, w world) {
 	}
 }
 
-// testLockIsRoots: Prepare leaves nobody else a file that the lock could be held by, and Lock mends
-// what it finds open.
+// testLockIsRoots: after Prepare only root can open the file that is locked. Lock corrects the mode
+// if the file is open to others.
 func testLockIsRoots(t *testing.T, w world) {
 	tree := w.tree(t)
 	mode := func(name string) (fd uintptr, mode uint32) {
@@ -293,8 +294,8 @@ func testLockIsRoots(t *testing.T, w world) {
 	}
 }
 
-// testRemoveNested: what a job made below its cgroup goes with it, deepest first, whatever was in
-// there.
+// testRemoveNested: directories that a job made below its cgroup are removed with it, deepest
+// first, whatever was in them.
 func testRemoveNested(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
@@ -307,7 +308,7 @@ func testRemoveNested(t *testing.T, w world) {
 		}
 	}
 	for i, tasks := range join.Tasks {
-		if !strings.Contains(tasks, "cpuset") { // v1: an empty one takes no task
+		if !strings.Contains(tasks, "cpuset") { // v1: an empty cpuset accepts no task
 			join.Tasks[i] = strings.TrimSuffix(tasks, "tasks") + "a/b/c/tasks"
 		}
 	}

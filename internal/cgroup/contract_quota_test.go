@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The quota of what all jobs are in is told, the least of all levels, and a job that keeps to it is
-// made.
+// testQuota: Quota returns the lowest quota above the jobs, and a job within that quota can be
+// created.
 func testQuota(t *testing.T, w world) {
 	tree := w.tree(t)
 	h := tree.with("cpu")
@@ -32,7 +32,7 @@ func testQuota(t *testing.T, w world) {
 		must.NoError(t, err)
 	}
 	set("33333", "100000")
-	t.Cleanup(func() { // other tests share the parent
+	t.Cleanup(func() { // other tests use the same parent
 		if h.v2 {
 			unit.Write("cpu.max", "max")
 		} else {

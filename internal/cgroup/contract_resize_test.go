@@ -10,8 +10,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// testShrinkInUse: what a job uses and cannot give back is not taken from it. Nothing has changed
-// then, nobody was killed, and the error says how much is in use and what was wanted.
+// testShrinkInUse: what a job uses and cannot give back is not taken away. In that case nothing has
+// changed, nothing was killed, and the error says how much is in use and how much was wanted.
 func testShrinkInUse(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -65,7 +65,7 @@ func wantNoKill(t *testing.T, j *Job, p process) {
 	}
 }
 
-// testShrinkCache: page cache is given back for a lower limit.
+// testShrinkCache: the job gives back page cache for a lower limit.
 func testShrinkCache(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -91,7 +91,7 @@ func testShrinkCache(t *testing.T, w world) {
 	must.Equal(t, "limits", want, got, cmpSets)
 }
 
-// testResizeCPUs: a running job's cpus go and come back.
+// testResizeCPUs: a running job loses cpus and gets them back.
 func testResizeCPUs(t *testing.T, w world) {
 	tree := w.tree(t)
 	cpus, err := tree.CPUs()
@@ -120,11 +120,12 @@ func testResizeCPUs(t *testing.T, w world) {
 	}
 }
 
-// testChangedMeanwhile: what another caller sets at the same moment is told from a limit that the
-// kernel does not take. The kernel holds memory on v1 against memory and swap together.
+// testChangedMeanwhile: a limit that another caller changes at the same moment is distinguished
+// from one that the kernel refuses. On v1 the kernel compares the memory limit with that of memory
+// and swap.
 func testChangedMeanwhile(t *testing.T, w world) {
 	tree := w.tree(t)
-	if !tree.Has("memsw") || tree.Mode() == ModeV2 { // no limit is held against another
+	if !tree.Has("memsw") || tree.Mode() == ModeV2 { // the kernel does not compare limits
 		return
 	}
 	j := newJob(t, tree, testJob, Limits{Mem: size(100 << 20), MemSwap: size(100 << 20)})

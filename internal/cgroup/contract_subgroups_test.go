@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// splitJob is a job with two subgroups, rank.0 and rank.1.
+// splitJob creates a job with two subgroups, rank.0 and rank.1.
 func splitJob(t *testing.T, tree *Tree, l Limits) *Job {
 	t.Helper()
 	if len(newJobOf(t, tree).subgroupDirs()) == 0 {
@@ -45,8 +45,8 @@ func wantPids(t *testing.T, what string, got []int, err error, want ...int) {
 	}
 }
 
-// testSubgroups: processes of a job in subgroups are the job's in every way, and what they use is
-// known apart.
+// testSubgroups: processes in subgroups belong to the job in every respect, and their usage is
+// counted separately.
 func testSubgroups(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := splitJob(t, tree, tree.someLimits())
@@ -59,7 +59,7 @@ func testSubgroups(t *testing.T, w world) {
 	}
 	forked := q.fork(t, 2)
 	inside := append([]int{q.pid(), r.pid()}, forked...)
-	// A session that is attached once more leaves its ranks where they are.
+	// When a session is attached again, its ranks stay where they are.
 	must.NoError(t, attach(j, p.pid(), q.pid()))
 	pids, err = j.Ungrouped()
 	wantPids(t, "in no subgroup", pids, err, p.pid())
@@ -106,7 +106,8 @@ func testSubgroups(t *testing.T, w world) {
 	}
 }
 
-// testSubgroupUsage: what a subgroup used is the subgroup's and the job's, and the job's for good.
+// testSubgroupUsage: usage of a subgroup counts for the subgroup and for the job, and for the job
+// permanently.
 func testSubgroupUsage(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := splitJob(t, tree, tree.someLimits())
@@ -169,7 +170,7 @@ func testSubgroupUsage(t *testing.T, w world) {
 
 var errNotYet = errors.New("not yet")
 
-// testSubgroupOOM: the kernel kills at the job's limit, and the rank that it took is known.
+// testSubgroupOOM: the kernel kills at the job's limit, and the victim's rank is known.
 func testSubgroupOOM(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -198,7 +199,7 @@ func testSubgroupOOM(t *testing.T, w world) {
 	}
 }
 
-// testSubgroupResize: subgroups are not in the way of other limits.
+// testSubgroupResize: subgroups do not prevent changes of the job's limits.
 func testSubgroupResize(t *testing.T, w world) {
 	tree := w.tree(t)
 	l := tree.someLimits()
@@ -221,7 +222,7 @@ func testSubgroupResize(t *testing.T, w world) {
 	}
 }
 
-// testSubgroupMissing: what is not there is said, and made nothing of.
+// testSubgroupMissing: calls on missing subgroups fail and create nothing.
 func testSubgroupMissing(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJobOf(t, tree)
@@ -256,7 +257,7 @@ func testSubgroupMissing(t *testing.T, w world) {
 			t.Errorf("process %d was attached", pid)
 		}
 	}
-	// A directory below the job's cgroup without our mark is no subgroup.
+	// A directory below the job's cgroup without our mark is not a subgroup.
 	d := j.subgroupDirs()[0]
 	must.NoError(t, d.Mkdir("container"))
 	if _, err := d.Xattr("container", subgroupMark); !errors.Is(err, unix.ENODATA) {

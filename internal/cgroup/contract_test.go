@@ -14,31 +14,31 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// world is a kernel to try jobs on: the fake one or the running one.
+// world is a kernel to test on: a fake one or the running one.
 type world interface {
-	// tree returns a tree of the test's own, prepared, that goes away with the test.
-	// Its jobs also have the controllers that are named, of those that only place processes.
+	// tree returns a separate tree, prepared, which is removed when the test ends. Its jobs also
+	// have those of the named controllers that only place processes.
 	tree(t *testing.T, controllers ...string) *Tree
-	// start starts an idle process inside join, or outside of every job for the zero Join, and ends
-	// it with the test.
+	// start starts an idle process inside join, or outside every job for the zero Join, and ends it
+	// with the test.
 	start(t *testing.T, join Join) process
-	// disk returns a block device that io can be limited of.
+	// disk returns a block device whose I/O can be limited.
 	disk(t *testing.T) (major, minor uint32, ok bool)
 }
 
-// process is one that does as it is told.
+// process is a process that the test controls.
 type process interface {
 	pid() int
-	burn(t *testing.T, d time.Duration)    // use cpu time
-	touch(t *testing.T, n int64)           // take n bytes of memory and keep them; the process may die of it
-	cache(t *testing.T, n int64)           // read n bytes of files
-	huge(t *testing.T, n int64) bool       // take n bytes of huge pages of 2 MiB; false where there are none
-	fork(t *testing.T, n int) (pids []int) // start n processes that leave the session
-	end(t *testing.T)                      // exit
-	gone(t *testing.T)                     // wait until it has ended
+	burn(t *testing.T, d time.Duration)    // uses cpu time
+	touch(t *testing.T, n int64)           // allocates n bytes and keeps them; the process may be killed for it
+	cache(t *testing.T, n int64)           // reads n bytes of files
+	huge(t *testing.T, n int64) bool       // allocates n bytes of huge pages of 2 MiB; false if there are none
+	fork(t *testing.T, n int) (pids []int) // starts n processes that leave the session
+	end(t *testing.T)                      // exits
+	gone(t *testing.T)                     // waits until it has ended
 }
 
-// number holds a process that the test does not let be reaped.
+// number stands for a held process: the test prevents it from being reaped.
 type number int
 
 func (n number) PID() int                    { return int(n) }
@@ -54,7 +54,7 @@ func attach(j *Job, pids ...int) error {
 	return errors.Join(errs...)
 }
 
-// attachSubgroup is attach to a task.
+// attachSubgroup attaches processes to a subgroup, one after the other.
 func attachSubgroup(j *Job, name string, pids ...int) error {
 	var errs []error
 	for _, pid := range pids {
@@ -63,7 +63,7 @@ func attachSubgroup(j *Job, name string, pids ...int) error {
 	return errors.Join(errs...)
 }
 
-// contract is what every kernel has to do for a job.
+// contract tests what every kernel must do for a job.
 func contract(t *testing.T, w world) {
 	for _, c := range []struct {
 		name string
@@ -129,7 +129,7 @@ const testJob = "12.server"
 
 func size(n int64) *int64 { return &n }
 
-// limits are some that every node can hold.
+// someLimits returns limits that every node supports.
 func (t *Tree) someLimits() Limits {
 	var l Limits
 	if t.Has("memory") {
@@ -199,7 +199,7 @@ func testForeignDirectories(t *testing.T, w world) {
 	}
 	want := []string{testJob}
 	if len(tree.hierarchies) > 1 {
-		want = append(want, "88.orphan") // in some of the hierarchies only
+		want = append(want, "88.orphan") // exists only in some of the hierarchies
 	}
 	if ids, err := tree.JobIDs(); err != nil || !slices.Equal(ids, want) {
 		t.Errorf("jobs are %q, %v; want %q", ids, err, want)

@@ -21,8 +21,8 @@ func testUsage(t *testing.T, w world) {
 	must.NoError(t, err)
 	between(t, "cpu", u.CPU, 250*time.Millisecond, 5*time.Second)
 	resolution := 40 * time.Millisecond
-	// cpu.idle is of Linux 5.15. Until 5.17 cpuacct.stat counted ticks, of which a busy machine
-	// loses some.
+	// cpu.idle exists since Linux 5.15. Until 5.17 cpuacct.stat counted ticks, of which a busy
+	// machine loses some.
 	if d, ok := j.with("cpu"); ok && !d.h.v2 && !d.Exists("cpu.idle") {
 		resolution = *u.CPU / 2
 	}
@@ -84,7 +84,7 @@ func between[T int64 | time.Duration](t *testing.T, what string, got *T, low, hi
 	}
 }
 
-// testWatchPeak has a job that takes memory and gives it back.
+// testWatchPeak has a job that allocates memory and frees it again.
 func testWatchPeak(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -107,7 +107,7 @@ func testWatchPeak(t *testing.T, w world) {
 	u, err := j.Usage()
 	must.NoError(t, err)
 	between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
-	// The process itself needs some memory of its own.
+	// The process itself needs some memory too.
 	between(t, "peak", u.MemPeak, touched, touched+24<<20)
 	must.NoError(t, j.NoteMemPeak()) // the job uses less now
 	after, err := j.Usage()
@@ -146,7 +146,7 @@ func testOOM(t *testing.T, w world) {
 	l := tree.someLimits()
 	l.Mem = size(48 << 20)
 	if tree.Has("memsw") {
-		l.MemSwap = size(49 << 20) // were it the same, neither failcnt would count (seen on Linux 6.18)
+		l.MemSwap = size(49 << 20) // if both were the same, neither failcnt would count (seen on Linux 6.18)
 	}
 	j := newJob(t, tree, testJob, l)
 	kills := make(chan int64, 16)
@@ -166,7 +166,7 @@ func testOOM(t *testing.T, w world) {
 	case <-soon(t).Done():
 		t.Error("the watcher did not tell of the kill")
 	}
-	// A watcher that starts later tells as well.
+	// A watcher that starts later also reports the kills.
 	again := make(chan int64, 16)
 	watch(t, j, func(n int64) { again <- n })
 	select {
@@ -176,7 +176,7 @@ func testOOM(t *testing.T, w world) {
 	}
 }
 
-// wantPresent compares what a job uses now with its usage: both read the same kernel.
+// wantPresent compares what a job uses now with its usage, since both read the same kernel.
 func wantPresent(t *testing.T, j *Job, u Usage) {
 	t.Helper()
 	p, err := j.Present()

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// testOOMAtOnce: a kill in a job that was at rest is known within 100 ms.
+// testOOMAtOnce: a kill in an idle job is reported within 100 ms.
 func testOOMAtOnce(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {
@@ -24,7 +24,7 @@ func testOOMAtOnce(t *testing.T, w world) {
 	told := make(chan time.Time, 16)
 	watch(t, j, func(int64) { told <- time.Now() })
 	p := w.start(t, j.Join())
-	time.Sleep(500 * time.Millisecond) // until the watcher rests
+	time.Sleep(500 * time.Millisecond) // until the watcher's pauses are long
 	p.touch(t, 128<<20)
 	p.gone(t)
 	dead := time.Now()
@@ -39,7 +39,7 @@ func testOOMAtOnce(t *testing.T, w world) {
 	}
 }
 
-// testWatchRemoved: a watcher ends soon after its cgroup.
+// testWatchRemoved: a watcher ends soon after its cgroup is removed.
 func testWatchRemoved(t *testing.T, w world) {
 	tree := w.tree(t)
 	if !tree.Has("memory") {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// startUnit does to a fake kernel what systemd does for a unit with Delegate=yes.
+// startUnit plays systemd on a fake kernel for a unit with Delegate=yes.
 func startUnit(t *testing.T, k *kernfstest.Kernel, controllers ...string) {
 	t.Helper()
 	root := k.Roots().Cgroup
@@ -28,13 +28,13 @@ func detected(t *testing.T, k *kernfstest.Kernel, opt Options) *Tree {
 	return tree
 }
 
-// A hook looks at the node before systemd has started the unit. The tree expects then what systemd
-// passes down, and after Prepare it knows what did come.
+// A hook may examine the node before systemd has started the unit. Until then the tree expects what
+// systemd usually passes down. After Prepare it knows what systemd did pass down.
 func TestControllersOfADelegatedUnit(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		opt           Options
-		systemd       []string // what it passes down
+		systemd       []string // what systemd passes down
 		before, after string
 	}{
 		{"as systemd does", Options{Delegated: true}, []string{"cpuset", "cpu", "io", "memory", "pids"},
@@ -71,8 +71,8 @@ func TestControllersOfADelegatedUnit(t *testing.T) {
 	}
 }
 
-// If no init system does it, what the configuration needs is enabled in the root, and nothing else
-// there.
+// If no init system does it, Prepare enables in the root the controllers that the configuration
+// needs, and nothing else.
 func TestEnableInRoot(t *testing.T) {
 	k := kernfstest.NewV2()
 	tree := detected(t, k, Options{EnableIfThere: []string{"memory", "cpuset", "misc"}})
@@ -99,8 +99,9 @@ func TestEnableInRoot(t *testing.T) {
 	}
 }
 
-// A v2 cgroup that passes controllers down holds no process. The unit's own goes to its keeper,
-// also after it was started anew. A process beside the jobs is somebody else's.
+// A v2 cgroup that passes controllers down cannot contain processes. The unit's own process is
+// moved to its keeper, even after a restart of the unit. A process beside the jobs is not ours to
+// move.
 func TestPrepareMovesTheKeeper(t *testing.T) {
 	k := kernfstest.NewV2()
 	startUnit(t, k, "cpuset", "cpu", "memory", "pids")
@@ -129,7 +130,7 @@ func TestPrepareRefusesStrangersAmongJobs(t *testing.T) {
 	}
 }
 
-// An error of the kernel's is returned with what it means.
+// An error from the kernel is returned with an explanation.
 func TestPrepareExplains(t *testing.T) {
 	for _, tt := range []struct {
 		op, file string
@@ -151,7 +152,7 @@ func TestPrepareExplains(t *testing.T) {
 	}
 }
 
-// On v1 systemd goes by a hierarchy of its own: a job is in its unit there as well.
+// On v1 systemd uses a named hierarchy, and a job is in its unit there as well.
 func TestJobIsInSystemdsHierarchy(t *testing.T) {
 	k := kernfstest.NewV1()
 	tree := detected(t, k, Options{Delegated: true, Signal: k.Signal})
@@ -177,8 +178,8 @@ func TestJobIsInSystemdsHierarchy(t *testing.T) {
 	}
 }
 
-// A job may have begun while jobs were in no unit of systemd's, as before an upgrade. Then it is
-// not in systemd's hierarchy, and still takes in what is attached to it.
+// A job may have begun outside any unit of systemd, for example before an upgrade. Such a job is
+// not in systemd's hierarchy, but processes can still be attached to it.
 func TestJobOutsideSystemdsHierarchy(t *testing.T) {
 	k := kernfstest.NewV1()
 	old := detected(t, k, Options{Signal: k.Signal})

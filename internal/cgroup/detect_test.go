@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// The lines of a mount table, as kernels write them.
+// Lines of a mount table, as written by kernels.
 const (
 	mountCPU     = "36 25 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:15 - cgroup cgroup rw,cpu,cpuacct\n"
 	mountMemory  = "37 25 0:30 / /sys/fs/cgroup/memory rw,nosuid shared:16 - cgroup cgroup rw,memory\n"
@@ -201,7 +201,7 @@ func TestDetectFake(t *testing.T) {
 	}
 }
 
-// TestPrepareAgain: what is there is not written again.
+// TestPrepareAgain: Prepare does not write again what is already there.
 func TestPrepareAgain(t *testing.T) {
 	for name, boot := range map[string]func(...kernfstest.Option) *kernfstest.Kernel{"v1": kernfstest.NewV1,
 		"v2": kernfstest.NewV2} {
@@ -219,8 +219,8 @@ func TestPrepareAgain(t *testing.T) {
 	}
 }
 
-// A path of /proc/PID/cgroup is a job's by how it begins, which is where the hierarchy is mounted
-// from. Below a directory that was delegated to a user, the user may give any name.
+// A path in /proc/PID/cgroup belongs to a job if it begins with the jobs' parent, as seen from the
+// mounted root. Below a directory that was delegated to a user, the user can choose any name.
 func TestJobAt(t *testing.T) {
 	for _, tt := range []struct {
 		root, dir, want string
@@ -253,7 +253,7 @@ func TestModeString(t *testing.T) {
 	}
 }
 
-// TestDetectKernel: the running kernel's own table is understood.
+// TestDetectKernel: the mount table of the running kernel can be parsed.
 func TestDetectKernel(t *testing.T) {
 	w := needKernel(t, 0)
 	tree, err := Detect(w.roots, Options{})

@@ -15,7 +15,7 @@ func TestContractFakeV1(t *testing.T)     { contract(t, fake{kernfstest.NewV1}) 
 func TestContractFakeHybrid(t *testing.T) { contract(t, fake{kernfstest.NewHybrid}) }
 func TestContractFakeV2(t *testing.T)     { contract(t, fake{kernfstest.NewV2}) }
 
-// TestContractFakeOld is a kernel of 2018: no cgroup.kill, no freezer on v2, no peaks, no swap
+// TestContractFakeOld uses a kernel of 2018: no cgroup.kill, no freezer on v2, no peaks, no swap
 // accounting.
 func TestContractFakeOld(t *testing.T) {
 	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
@@ -24,8 +24,7 @@ func TestContractFakeOld(t *testing.T) {
 	}})
 }
 
-// TestContractFakeV2Old is a kernel of 2020 (5.10): no cgroup.kill, no peaks, no
-// memory.reclaim.
+// TestContractFakeV2Old uses a kernel of 2020 (5.10): no cgroup.kill, no peaks, no memory.reclaim.
 func TestContractFakeV2Old(t *testing.T) {
 	contract(t, fake{func(opts ...kernfstest.Option) *kernfstest.Kernel {
 		return kernfstest.NewV2(append(opts, kernfstest.Without(
@@ -35,7 +34,7 @@ func TestContractFakeV2Old(t *testing.T) {
 	}})
 }
 
-// fake is a world in memory; each test has its own.
+// fake is a world in memory; each test has a separate one.
 type fake struct {
 	boot func(...kernfstest.Option) *kernfstest.Kernel
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// FuzzMeter reads each file of a job's counters as the points of its series are read. The reader of
-// the report is another one. Both read the same in a text that both take.
+// FuzzMeter reads each file of a job's counters in the way that the points of its series are read.
+// The report uses another reader. If both accept a text, they read the same values.
 func FuzzMeter(f *testing.F) {
 	for _, text := range []string{
 		"usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n", "anon 4096\nfile 8192\nshmem 4096\n",
@@ -65,8 +65,8 @@ func FuzzMeter(f *testing.F) {
 	})
 }
 
-// FuzzJobOf reads /proc/PID/cgroup, whose paths a user has named who was given a cgroup of their
-// own. A process is in a job only below the parent of all jobs, however a path goes on.
+// FuzzJobOf reads /proc/PID/cgroup, in which a user with a delegated cgroup has chosen some names.
+// A process is in a job only below the parent of all jobs, whatever the rest of the path is.
 func FuzzJobOf(f *testing.F) {
 	f.Add("0::/pbs_jobs.service/jobs/12.srv/rank.0\n4:memory:/pbs_jobs.service/jobid/12.srv\n", "x")
 	f.Add("0::/user.slice/pbs_jobs.service/jobs/12.srv\n", "pbs_jobs.service/jobs/12.srv")
@@ -83,7 +83,7 @@ func FuzzJobOf(f *testing.F) {
 				t.Errorf("%q is in job %q", text, id)
 			}
 		}
-		// The kernel takes no cgroup's name with a newline (cgroup_mkdir).
+		// The kernel does not accept a newline in a cgroup's name (cgroup_mkdir).
 		line := "0::/user.slice/user-1000.slice/" + strings.ReplaceAll(name, "\n", "") + "\n"
 		if id, in := v2.jobAt(tree.parseCgroups(line)[v2]); in {
 			t.Errorf("%q is in job %q", line, id)
@@ -117,7 +117,7 @@ func FuzzJobMark(f *testing.F) {
 	})
 }
 
-// FuzzNumbers reads the interface files that hold one value: a limit, cpu.max, huge pages.
+// FuzzNumbers reads the interface files that contain one value: a limit, cpu.max, huge pages.
 func FuzzNumbers(f *testing.F) {
 	for _, text := range []string{"max", "4096", "-1", "max 100000", "50000 100000", "9223372036854771712", "x"} {
 		f.Add(text)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A mark may have keys of a newer version.
+// A mark may have keys from a newer version.
 func TestMarkIsReadAsItWasStored(t *testing.T) {
 	roots := kernfstest.NewV2().Roots()
 	tree, err := Detect(roots, Options{})

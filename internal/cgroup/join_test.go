@@ -9,14 +9,14 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// Join is where a job's processes are: its v2 directory, "" where there is none, and its v1 tasks
-// files. The zero Join is outside of every job.
+// Join is where a job's processes belong: its v2 directory, or "" if there is none, and its v1
+// tasks files. The zero Join is outside every job.
 type Join struct {
 	CgroupDir string
 	Tasks     []string
 }
 
-// Join returns where the job's processes are to be.
+// Join returns where the job's processes belong.
 func (j *Job) Join() Join {
 	var join Join
 	for i := range j.dirs {

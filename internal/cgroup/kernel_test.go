@@ -23,7 +23,7 @@ import (
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
-// TestMain turns the test program into a job's process where it was started as one, and fails when
+// TestMain turns the test program into a job's process if it was started as one. It fails when
 // tests leave directories or goroutines behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == actorArg {
@@ -38,10 +38,10 @@ func testPrefix() string { return fmt.Sprintf("hhtest_cgroup_%d", os.Getpid()) }
 func TestContractKernel(t *testing.T)   { contract(t, needKernel(t, 0)) }
 func TestContractKernelV1(t *testing.T) { contract(t, needKernel(t, ModeV1)) }
 
-// TestContractKernelV2 has no controllers on a hybrid machine; what needs none holds all the same.
+// TestContractKernelV2 has no controllers on a hybrid machine, where it tests what needs none.
 func TestContractKernelV2(t *testing.T) { contract(t, needKernel(t, ModeV2)) }
 
-// kernel is the running one, as root.
+// kernel is the running kernel, used as root.
 type kernel struct {
 	roots kernfs.Roots
 	mode  Mode
@@ -94,7 +94,7 @@ func (w kernel) openTree(t testing.TB, prefix string, controllers ...string) *Tr
 
 func (w kernel) start(t *testing.T, join Join) process { return startActor(t, join) }
 
-// disk returns a disk, not a partition of one.
+// disk returns a whole disk, not a partition.
 func (w kernel) disk(t *testing.T) (major, minor uint32, ok bool) {
 	for _, name := range []string{"vd*", "sd*", "nvme*n*", "loop*"} {
 		found, _ := filepath.Glob("/sys/block/" + name + "/dev")
@@ -108,7 +108,7 @@ func (w kernel) disk(t *testing.T) (major, minor uint32, ok bool) {
 	return 0, 0, false
 }
 
-// actor is this test program, started anew to do as it is told on its standard input.
+// actor is this test program, started again to obey commands on its standard input.
 type actor struct{ *proctest.Process }
 
 const actorArg = "-cgroup-test-actor"
@@ -121,7 +121,7 @@ func startActor(t testing.TB, join Join) *actor {
 	return a
 }
 
-// ask has the actor do something and returns its answer; "" when it died of it.
+// ask makes the actor do something and returns its answer, or "" if that killed it.
 func (a *actor) ask(t testing.TB, command string) string {
 	t.Helper()
 	if _, err := fmt.Fprintln(a.In, command); err != nil && !errors.Is(err, unix.EPIPE) {
@@ -163,7 +163,7 @@ func (a *actor) fork(t *testing.T, n int) []int {
 	return pids
 }
 
-// endOrphan kills a process that outlived its parent, if it is still what was started.
+// endOrphan kills a process that outlived its parent, unless the pid has been reused.
 func endOrphan(t testing.TB, pid int) {
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err == nil && strings.TrimSpace(string(comm)) == "sleep" {
@@ -182,7 +182,7 @@ func (a *actor) gone(t *testing.T) {
 	}
 }
 
-// act is the actor's side.
+// act is the actor's part.
 func act() {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		command, arg, _ := strings.Cut(lines.Text(), " ")
@@ -201,7 +201,7 @@ func act() {
 			for i := 0; i < n; i += os.Getpagesize() {
 				b[i] = 1
 			}
-		case "look": // page tables, and no page
+		case "look": // uses page tables, but no pages
 			n, _ := strconv.Atoi(arg)
 			b, err := unix.Mmap(-1, 0, n, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 			if err == nil {
@@ -240,7 +240,7 @@ func act() {
 		case "bomb":
 			go func() {
 				for {
-					forkSleepers(1) // it fails at pids.max, and goes on
+					forkSleepers(1) // it fails at pids.max and continues
 				}
 			}()
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// TestKillStuck: what cannot die is named, with its state.
+// TestKillStuck: a process that cannot die is named, with its state.
 func TestKillStuck(t *testing.T) {
 	for _, w := range []fake{{kernfstest.NewV1}, {kernfstest.NewHybrid}} {
 		t.Run("", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestKillStuck(t *testing.T) {
 	}
 }
 
-// TestSuspendStuck: a job that does not stop as a whole can be thawed.
+// TestSuspendStuck: a job of which not every process stops can be thawed.
 func TestSuspendStuck(t *testing.T) {
 	for _, w := range []fake{{kernfstest.NewV1}, {kernfstest.NewV2}} {
 		t.Run("", func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSuspendStuck(t *testing.T) {
 	}
 }
 
-// TestKillForks: a job that forks as fast as it can does not get away, with cgroup.kill or without.
+// TestKillForks: a job that forks as fast as it can does not escape, with cgroup.kill or without.
 func TestKillForks(t *testing.T) {
 	for _, mode := range []Mode{0, ModeV1} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestKillForks(t *testing.T) {
 	}
 }
 
-// TestKillBesideABusyJob: the processes of a job with next to no cpu time die as fast as others.
+// TestKillBesideABusyJob: the processes of a job with hardly any cpu time die as fast as others.
 func TestKillBesideABusyJob(t *testing.T) {
 	const n, limit = 300, 4 * time.Second
 	w := needKernel(t, 0)
@@ -134,7 +134,7 @@ func TestKillBesideABusyJob(t *testing.T) {
 	<-burns
 }
 
-// TestKillOutsideV2: a process that only the v1 hierarchies know belongs to the job as well.
+// TestKillOutsideV2: a process that is only in v1 hierarchies is killed as well.
 func TestKillOutsideV2(t *testing.T) {
 	kernfstest.NeedV1(t, "cpu")
 	kernfstest.NeedV2(t)
@@ -156,7 +156,8 @@ func TestKillOutsideV2(t *testing.T) {
 	b.gone(t)
 }
 
-// TestJobOf: which job a process is of, wherever below it, and that of no job.
+// TestJobOf: a process belongs to its job from any cgroup below the job's, and other processes to
+// none.
 func TestJobOf(t *testing.T) {
 	for _, mode := range []Mode{0, ModeV1, ModeV2} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -187,9 +188,9 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-// TestLockProcesses: the lock holds across processes, and one that dies leaves it, in each kind of
-// tree. Other users cannot have it; what they can lock and read beside it they still can, and that
-// keeps nobody waiting.
+// TestLockProcesses: in each kind of tree the lock works between processes, and is released if its
+// process dies. Other users cannot take it. They can still lock and read the files around it, but
+// that does not block anybody.
 func TestLockProcesses(t *testing.T) {
 	flock, err := exec.LookPath("flock")
 	if err != nil {
@@ -259,7 +260,8 @@ func TestLockProcesses(t *testing.T) {
 	}
 }
 
-// TestKillFrozen: who froze a job, by which freezer and how far down, does not keep it alive.
+// TestKillFrozen: a frozen job can be killed, no matter who froze it, with which freezer and how
+// far down.
 func TestKillFrozen(t *testing.T) {
 	for _, mode := range []Mode{0, ModeV1, ModeV2} {
 		for _, below := range []bool{false, true} {

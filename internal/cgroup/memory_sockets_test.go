@@ -9,7 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// v1 has the kernel count sockets before any process is there, in a job and in a subgroup of it.
+// On v1 the kernel is made to count sockets in a job, and in a subgroup of it, before either has a
+// process.
 func TestSocketsAreCountedOnV1(t *testing.T) {
 	w := fake{kernfstest.NewV1}
 	tree := w.tree(t)

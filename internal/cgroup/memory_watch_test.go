@@ -43,7 +43,7 @@ func coldFile(t *testing.T, n int) string {
 	return name
 }
 
-// TestPeakBesideFiles: the peak is what the job holds, not of the files it reads at the same
+// TestPeakBesideFiles: the peak is what the job holds, without the files that it reads at the same
 // time. The first job has room for the files. In the second the kernel has to drop them again.
 func TestPeakBesideFiles(t *testing.T) {
 	_, tree := needMemory(t)
@@ -86,7 +86,7 @@ func openFile(t *testing.T, name string) int {
 	return int(f.Fd())
 }
 
-// TestWatchAgain: a peak outlives its watcher.
+// TestWatchAgain: a peak is kept when its watcher ends.
 func TestWatchAgain(t *testing.T) {
 	_, tree := needMemory(t)
 	j := newJob(t, tree, testJob, Limits{})
@@ -108,8 +108,8 @@ func TestWatchAgain(t *testing.T) {
 	between(t, "peak", u.MemPeak, want, want+want/20)
 }
 
-// TestRemoveWatched: the events that a watcher registered hold up neither removal nor the watcher's
-// return.
+// TestRemoveWatched: the events that a watcher registered delay neither the removal nor the
+// watcher's return.
 func TestRemoveWatched(t *testing.T) {
 	_, tree := needMemory(t)
 	j := newJob(t, tree, testJob, Limits{})
@@ -137,7 +137,8 @@ func TestRemoveWatched(t *testing.T) {
 	}
 }
 
-// A watch is close when it begins and when memory runs out. Then onMemory says how close it is.
+// A watch samples often when it begins and when memory runs out. After that, onMemory decides how
+// often.
 func TestWatchPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := fakeTree(t, kernfstest.NewV2())
@@ -178,8 +179,8 @@ func TestWatchPauses(t *testing.T) {
 	})
 }
 
-// BenchmarkWatchGrowing is what watching costs beside a job that grows for a while: cpu time of
-// this process.
+// BenchmarkWatchGrowing measures what it costs to watch a job that grows for a while, as cpu time
+// of this process.
 func BenchmarkWatchGrowing(b *testing.B) {
 	_, tree := needMemory(b)
 	j, err := tree.Job(testJob)

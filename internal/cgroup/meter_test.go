@@ -90,7 +90,7 @@ func TestReadingOfAJobThatIsGoneIsNotFound(t *testing.T) {
 	}
 }
 
-// A job's bytes that pass the page cache show where the node counts io by job.
+// A job's direct I/O shows if the node counts I/O by job.
 func TestReadingCountsBytesOfDisks(t *testing.T) {
 	w := needKernel(t, 0)
 	tree := w.tree(t, "blkio")
@@ -112,7 +112,7 @@ func TestReadingCountsBytesOfDisks(t *testing.T) {
 		kernfstest.Elsewhere(t, "no controller that counts io")
 	}
 	const written = 1 << 20
-	dir, err := os.MkdirTemp("/var/tmp", "hookhost") // a disk also where /tmp is memory
+	dir, err := os.MkdirTemp("/var/tmp", "hookhost") // on a disk, even if /tmp is in memory
 	must.NoError(t, err)
 	defer os.RemoveAll(dir)
 	var st unix.Statfs_t

@@ -15,13 +15,13 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// asUser runs f on a thread that is another user for good. The thread ends with f, and no other
-// thread changes its user: these are the kernel's calls, which are a thread's own.
+// asUser runs f on a thread that permanently becomes another user. These system calls affect only
+// one thread, and the thread ends with f.
 func asUser(t *testing.T, uid int, f func()) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked
+		runtime.LockOSThread() // never unlocked, so the thread ends with its goroutine
 		id := uintptr(uid)
 		for _, call := range [][4]uintptr{
 			{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id},
@@ -37,11 +37,12 @@ func asUser(t *testing.T, uid int, f func()) {
 	must.NoError(t, <-done)
 }
 
-// A job is its owner's, and its cgroup is root's. The owner can change no limit, thaw nothing and
-// move no process in or out. The owner can forge none of the marks that say what the job was given.
+// A job belongs to its owner, but its cgroup belongs to root. The owner cannot change limits, thaw
+// the job or move processes in or out. The owner cannot forge the marks that say what the job was
+// given.
 func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 	const owner = 65534
-	// The kernel lets everybody ask for notices here, of files that one may read.
+	// The kernel lets everybody register here for events of files that they may read.
 	everybodys := []string{"cgroup.event_control"}
 	for _, mode := range []Mode{0, ModeV1, ModeV2} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 				for _, dir := range dirs {
 					files, err := os.ReadDir(dir)
 					if err != nil {
-						continue // not even that
+						continue // that is not possible either
 					}
 					for _, f := range files {
 						if f.IsDir() || slices.Contains(everybodys, f.Name()) {

@@ -15,8 +15,8 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// containerd/cgroups reads the same files by other code. If two agree that share nothing, both are
-// likely right.
+// containerd/cgroups reads the same files with different code. If two programs that share no code
+// agree, both are probably right.
 
 func TestModeAgreesWithContainerd(t *testing.T) {
 	_, tree := needMemory(t)
@@ -27,7 +27,7 @@ func TestModeAgreesWithContainerd(t *testing.T) {
 	}
 }
 
-// v1Path is the job's path in every v1 hierarchy.
+// v1Path returns the job's path, which is the same in every v1 hierarchy.
 func v1Path(tree *Tree, j *Job) string {
 	return "/" + tree.hierarchies[0].unit + "/" + tree.hierarchies[0].leaf + "/" + j.ID()
 }
@@ -85,7 +85,7 @@ func BenchmarkContainerd(b *testing.B) {
 		CPU:    &specs.LinuxCPU{Shares: &shares, Cpus: l.CPUs.String(), Mems: l.Mems.String()},
 		Pids:   &specs.LinuxPids{Limit: &pids},
 	}
-	b.Cleanup(func() { // it makes cgroups in hierarchies that we have no use for as well
+	b.Cleanup(func() { // it also creates cgroups in hierarchies that we do not use
 		for _, root := range []string{"/sys/fs/cgroup/blkio", "/sys/fs/cgroup/systemd"} {
 			for dir := v1Path(tree, j); dir != "/"; dir = path.Dir(dir) {
 				if err := unix.Rmdir(root + dir); err != nil && !errors.Is(err, unix.ENOENT) {

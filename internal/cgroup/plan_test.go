@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestPlanWritesInTheKernelsOrder pins what is written where, and in which order, for limits and
-// changes of limits.
+// TestPlanWritesInTheKernelsOrder records what is written to which file, and in which order, for
+// limits and changes of limits.
 func TestPlanWritesInTheKernelsOrder(t *testing.T) {
 	const m = 1 << 20
 	swappiness := 0

@@ -13,15 +13,15 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// TestShrinkToSwap: what does not fit into memory any more goes to swap, where there is some and
-// the job may use it.
+// TestShrinkToSwap: what no longer fits into memory goes to swap, if there is swap and the job may
+// use it.
 func TestShrinkToSwap(t *testing.T) {
 	const m = 1 << 20
 	for _, boot := range []func(...kernfstest.Option) *kernfstest.Kernel{kernfstest.NewV1, kernfstest.NewV2} {
 		for _, tt := range []struct {
 			name         string
-			swap         int64 // of the node
-			mem, memSwap int64 // wanted
+			swap         int64 // the node's
+			mem, memSwap int64 // the limits to set
 			refused      bool
 		}{
 			{"there is swap", 1 << 30, 50 * m, 200 * m, false},
@@ -55,7 +55,8 @@ func TestShrinkToSwap(t *testing.T) {
 	}
 }
 
-// TestShrinkInVain: a job that does not give back what it could keeps its limits and goes on.
+// TestShrinkInVain: a job that does not give back memory that it could give back keeps its limits
+// and continues.
 func TestShrinkInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kernfstest.NewV2()
@@ -81,7 +82,7 @@ func TestShrinkInVain(t *testing.T) {
 	})
 }
 
-// TestApplyUndoEach: whichever write fails, nothing has changed.
+// TestApplyUndoEach: if any write fails, nothing has changed.
 func TestApplyUndoEach(t *testing.T) {
 	on, off := true, false
 	full := Limits{Mem: size(200 << 20), MemSwap: size(300 << 20), MemHigh: size(150 << 20), CPUShares: 512,
@@ -125,7 +126,7 @@ func TestApplyUndoEach(t *testing.T) {
 	}
 }
 
-// nth counts the earlier writes to a file.
+// nth returns the number of earlier writes to a file.
 func nth(plan []write, file string) (n int) {
 	for _, w := range plan {
 		if w.File == file {
@@ -135,7 +136,7 @@ func nth(plan []write, file string) (n int) {
 	return n
 }
 
-// TestNoMomentBelow: at no moment of a change may a job use less than under the smaller of the two
+// TestNoMomentBelow: at no moment of a change does a job have less than under the lower of the two
 // sets of limits.
 func TestNoMomentBelow(t *testing.T) {
 	const m = 1 << 20
@@ -165,7 +166,7 @@ func TestNoMomentBelow(t *testing.T) {
 						t.Errorf("%s is %d, below both", file, *now[file])
 					}
 				}
-				// Memory and swap together as well.
+				// The same applies to memory and swap together.
 				if both := sum(now[memoryMax], now[swapMax]); above(from.MemSwap, both) && above(to.MemSwap, both) {
 					t.Errorf("%v to %v: memory and swap are %d, below both", from, to, *both)
 				}
@@ -188,7 +189,7 @@ func swapOf(l Limits) *int64 {
 	return size(*l.MemSwap - *l.Mem)
 }
 
-// TestWatchIdle: a job of which nothing changes is sampled once a second and not written to.
+// TestWatchIdle: an idle job is sampled once a second, and nothing is written to its cgroup.
 func TestWatchIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := kernfstest.NewV2()

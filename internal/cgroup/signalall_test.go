@@ -15,7 +15,7 @@ func TestSignalAllKernel(t *testing.T)   { signals(t, needKernel(t, 0)) }
 func TestSignalAllKernelV1(t *testing.T) { signals(t, needKernel(t, ModeV1)) }
 func TestSignalAllKernelV2(t *testing.T) { signals(t, needKernel(t, ModeV2)) }
 
-// signals are the ways to reach a job's processes that end it in time.
+// signals are the ways to signal a job's processes that end the job in time.
 func signals(t *testing.T, w kernel) {
 	t.Run("all", func(t *testing.T) {
 		j := newJob(t, w.tree(t), testJob, Limits{})
@@ -28,7 +28,7 @@ func signals(t *testing.T, w kernel) {
 		if err := j.Wait(soon(t)); err != nil {
 			t.Error(err)
 		}
-		outside.burn(t, time.Millisecond) // it can
+		outside.burn(t, time.Millisecond) // it is alive
 		if frozen, err := j.Frozen(); err != nil && !errors.Is(err, ErrUnsupported) || frozen {
 			t.Errorf("frozen %v, %v", frozen, err)
 		}
