@@ -246,8 +246,8 @@ func TestRanksEnd(t *testing.T) {
 			if u := n.report(id); *u.Usage.OOMKills != 1 || *u.Usage.CPUTSeconds != 4 {
 				t.Errorf("usage of the job: %+v", u.Usage)
 			}
-			// rank.0 is gone. rank.1 stays because it holds the count of kills, and rank.2 is
-			// alive. For hydra's next world 0 there is no evidence.
+			// rank.0 is gone. rank.1 holds the count of kills, and rank.2 is alive. rank.2.0 is
+			// hydra's, in a world without a name, and the next program may reuse it.
 			must.Equal(t, "cgroups", []string{"rank.1", "rank.2", "rank.2.0"}, names())
 		}
 		again := forkAs(t, k, shell, kernfstest.Attributes{Environ: []string{"PMI_RANK=0", "PMI_SIZE=1"}})

@@ -132,8 +132,8 @@ func (h *hook) remind(req *hostapi.Request) (*hostapi.Outcome, error) {
 }
 
 // stateOf returns a job's state with its current limits. A job without a state began without this
-// hook. If the request of such a job is invalid, the job only has no limits. told are lines for its
-// standard error.
+// hook. If the request of such a job is invalid, the job simply has no limits. told are lines for
+// its standard error.
 func (h *hook) stateOf(job *hostapi.Job) (s *state, told []string) {
 	log := h.logOf(job.ID)
 	s, err := decodeState(job.State)
