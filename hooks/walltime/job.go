@@ -169,7 +169,7 @@ func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s 
 }
 
 // killOthers sends SIGKILL to all processes except those that dump core and the job's leading
-// program. If the leading program died, MoM would end the whole job and kill it.
+// program. If the leading program died, the whole job would end and be killed.
 func (h *hook) killOthers(j *cgroup.Job, job *hostapi.Job) error {
 	pids, err := j.Processes()
 	if err != nil {
