@@ -59,11 +59,14 @@ func (c *configuration) reportBounds() reports.Bounds {
 }
 
 // Reload reads the configuration and the registered hooks again. On an error everything stays as it
-// is.
+// is. If what PBS has sent is invalid, the configuration in force stays.
 func (c *configuration) Reload(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, err := c.read()
+	if err == nil && s.Refused != nil {
+		s.File, err = c.inForce()
+	}
 	if err == nil {
 		err = c.apply(ctx, s.File)
 	}
@@ -78,16 +81,21 @@ func (c *configuration) Reload(ctx context.Context) error {
 func (c *configuration) resolve(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.file.Load()
-	here, err := settings.Here(&now.OpenPBS)
-	if err != nil {
-		return err
-	}
-	file, err := now.For(here)
+	file, err := c.inForce()
 	if err != nil {
 		return err
 	}
 	return c.apply(ctx, file)
+}
+
+// inForce returns the configuration in force with its conditions evaluated again.
+func (c *configuration) inForce() (*config.File, error) {
+	now := c.file.Load()
+	here, err := settings.Here(&now.OpenPBS)
+	if err != nil {
+		return nil, err
+	}
+	return now.For(here)
 }
 
 // apply puts a configuration in force. The caller holds c.mu.

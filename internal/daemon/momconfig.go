@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -32,18 +32,22 @@ func (c *configuration) noteSent(s settings.Settings) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
 	c.sent.own, c.sent.path = s.Own, s.PBS.Path
-	if s.PBS.Text != nil {
+	if s.PBS.Text != nil || s.PBS.Path == "" {
 		c.sent.text = s.PBS.Text
 	}
 	if s.Refused != nil {
-		c.log.Errorf("what PBS has sent is refused, the one before stays in force: %v", s.Refused)
+		c.log.Errorf("the configuration that PBS has sent is refused, and %s stays in force: %v",
+			cmp.Or(s.Path, "the default"), s.Refused)
 		return
+	}
+	if s.Own && s.PBS.Path != "" {
+		c.log.Infof("%s is in force, and nothing of %s", s.Path, s.PBS.Path)
 	}
 	if s.InForce == nil {
 		return
 	}
 	if err := nodestate.Dir(c.paths.State).SetConfiguration(s.InForce); err != nil {
-		c.log.Errorf("keep the configuration of PBS's: %v", err)
+		c.log.Errorf("write a copy of the configuration that PBS has sent: %v", err)
 	}
 }
 
@@ -58,7 +62,7 @@ func (c *configuration) receive(ctx context.Context, hook string) {
 	ctx, cancel := context.WithTimeout(ctx, swapWithin)
 	defer cancel()
 	if err := c.Reload(ctx); err != nil {
-		c.log.Errorf("take over what PBS has sent: %v", err)
+		c.log.Errorf("reload for the configuration that PBS has sent: %v", err)
 		return
 	}
 	c.log.WithField("hook", hook).Info("PBS has sent a configuration: reloaded")
@@ -86,12 +90,12 @@ func (c *configuration) sentPath(hook string) string {
 // isNew reads PBS's configuration and reports whether it has changed. If several events see the
 // change, only the first gets true.
 func (c *configuration) isNew(path string) bool {
-	text, err := os.ReadFile(path)
+	text, err := settings.ReadSent(path)
 	switch {
 	case err == nil && len(text) == 0: // MoM has opened it and not written it yet
 		return false
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return false
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // is refused once, and again if the reason changes
+		text = []byte(err.Error())
 	}
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()

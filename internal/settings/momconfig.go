@@ -17,6 +17,9 @@ type Sent struct {
 	err error // why the text cannot be read
 }
 
+// ReadSent reads the file in which MoM stores the configuration, if root trusts it.
+func ReadSent(path string) ([]byte, error) { return readTrusted(path, openpbs.MaxConfig) }
+
 // readSent reads the configuration from the MoM that o names. A file that is empty, or longer than
 // MoM writes at once, may be incomplete and is an error.
 func readSent(o *config.OpenPBS) Sent {
@@ -30,7 +33,7 @@ func readSent(o *config.OpenPBS) Sent {
 		return Sent{}
 	}
 	s := Sent{Path: hooks.Config(name)}
-	s.Text, s.err = readTrusted(s.Path, openpbs.MaxConfig)
+	s.Text, s.err = ReadSent(s.Path)
 	switch {
 	case errors.Is(s.err, fs.ErrNotExist):
 		return Sent{}

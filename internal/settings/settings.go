@@ -73,7 +73,9 @@ func IsRoot() bool {
 
 // Read reads the configuration: the node's own file where there is one or must is set, else what
 // PBS has sent. Without either the defaults apply. An error in the node's own file is a Mistake. If
-// the text from PBS is invalid, the one before stays in force: see Refused.
+// the text from PBS is invalid, the one before stays in force: see Refused. An upgrade that no
+// longer knows a key may make both invalid. That is a Mistake too, because the defaults may not fit
+// the jobs that live.
 func (s Source) Read(must bool) (Settings, error) {
 	text, err := readTrusted(s.File, maxOwn)
 	if errors.Is(err, fs.ErrNotExist) && !must {
@@ -108,13 +110,19 @@ func (s Source) readSent(pbs config.OpenPBS) (Settings, error) {
 		return read, err
 	}
 	state := nodestate.Dir(s.State)
-	if text, err := state.Configuration(); err == nil && text != nil {
-		if file, err := config.Parse(text, here); err == nil { // another version of hookhost may have written it
+	text, lost := state.Configuration()
+	if lost == nil && text != nil {
+		var file *config.File
+		if file, lost = config.Parse(text, here); lost == nil {
 			read.File, read.Path, read.InForce = file, state.ConfigurationFile(), text
 		}
 	}
 	file, err := read.PBS.parse(here)
-	if err != nil {
+	switch {
+	case err != nil && lost != nil:
+		return read, Mistake{fmt.Errorf("%w; the one before, %s, is invalid too: %w", err,
+			state.ConfigurationFile(), lost)}
+	case err != nil:
 		read.Refused = err
 		return read, nil
 	}

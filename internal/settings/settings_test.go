@@ -139,6 +139,11 @@ func TestConfigurationThatDoesNotHoldLeavesTheOneBefore(t *testing.T) {
 			if s.Refused == nil || s.File.Memory.ReservePercent != 5 {
 				t.Errorf("with one before: %v; %+v", s.Refused, s.File.Memory)
 			}
+			must.NoError(t, nodestate.Dir(n.State).SetConfiguration([]byte("[memory]\ngone = 1\n")))
+			if _, err := n.readSent(n.pbs); err == nil || !strings.Contains(err.Error(), tt.want) ||
+				!strings.Contains(err.Error(), `unknown key "memory.gone"`) {
+				t.Errorf("with one before that does not hold either: %v", err)
+			}
 		})
 	}
 }

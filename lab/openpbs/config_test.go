@@ -149,7 +149,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 			}
 		}
 	}
-	if out := on(t, nodes[0], readDaemonLog+" | grep -c 'is refused, the one before'"); out != "1" {
+	if out := on(t, nodes[0], readDaemonLog+" | grep -c 'that PBS has sent is refused'"); out != "1" {
 		t.Errorf("the log says it %s times", out)
 	}
 
