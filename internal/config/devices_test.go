@@ -98,7 +98,7 @@ var oddEntries = []string{
 	`["tty0", "rwm", "1048576"]`, `["tty0", "rwm", "-1"]`, `["tty0", "rwm", "*", "*"]`,
 	`["tty0", "rwm", 7]`, `["tty0", "rwm", -1]`, `["tty0", "rwm", 1048575]`, `["tty0", "rwm", 1048576]`,
 	`["tty0", "rwm", null]`, `["tty0", "rwm", true]`, `["tty0", "rwm", ["*"]]`,
-	`["tty0", "r", 0.5]`, `5`, `null`, `true`, `{}`, `[["tty0", "rw"]]`,
+	`["tty0", "r", 0.5]`, `["tty0", "r", -0]`, `5`, `null`, `true`, `{}`, `[["tty0", "rw"]]`,
 }
 
 // The hook takes what config check takes, and nothing else. A node with a checked file would do
@@ -130,8 +130,11 @@ func sameAnswer(t *testing.T, text string) (taken bool) {
 		return false
 	}
 	found := func(string) ([]devfilter.Node, error) { return []devfilter.Node{{Kind: devfilter.Char, Major: 4}}, nil }
+	read := asTOML(entry)
+	b, err := json.Marshal(read)
+	must.NoError(t, err, json.Unmarshal(b, &entry))
 	_, _, resolved := devfilter.Resolve([]any{entry}, found)
-	checked := checkAllow(asTOML(entry))
+	checked := checkAllow(read)
 	if (checked == nil) != (resolved == nil) {
 		t.Errorf("%s: config says %v, the hook %v", text, checked, resolved)
 	}
