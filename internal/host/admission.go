@@ -188,8 +188,9 @@ func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
 
 // leave moves the job's record to its last phase. pbs_mom sends end only once and does not wait for
 // the answer (openpbs src/resmom/mom_hook_func.c, run_hook). If the host dies during end, the next
-// one must notice. So the phase is stored before hooks are called. `hookhost run` sends end again.
-// Everything else is stored with the hooks' answers.
+// one must notice. So the phase is stored before hooks are called. It is stored at epilogue, too: a
+// periodic that is answered meanwhile must not report older usage (reported). `hookhost run` sends
+// end again. Everything else is stored with the hooks' answers.
 func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
 	id := e.req.Job.ID
 	h.timers.drop(id)

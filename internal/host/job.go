@@ -83,7 +83,7 @@ func alter(rec *jobstate.Record, told *hostapi.Job) bool {
 	return true
 }
 
-// alterAll does so for each job in the list of an exechost event.
+// alterAll records the time limits of each job in the list of an exechost event (alter).
 func (h *Host) alterAll(_ context.Context, e *event) (*Verdict, error) {
 	told := e.req.JobList
 	var ids []string

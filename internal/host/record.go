@@ -72,7 +72,7 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 // recordRun records an event between begin and epilogue.
 func (h *Host) recordRun(ctx context.Context, e *event, v *Verdict) {
 	if e.req.Event.Refusable() && e.req.Event.Undo() != "" {
-		e.from.missed(e.req.Event, v) // MoM leaves the job suspended, so its clock must not run
+		e.from.missed(e.req.Event, v) // of a preresume: the job stays suspended, so its clock must not run
 	}
 	if v.Reject && e.rec.Phase == jobstate.PhaseSuspended && e.req.Event.Undo() != "" {
 		if err := e.chain.undo(ctx); err != nil {
