@@ -2,6 +2,7 @@ package hostapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,27 +21,27 @@ const RequestLimit = 8 << 20
 const maxProblem = 1 << 10
 
 // DecodeRequest reads the event named event from r and checks it. Everything from outside comes in
-// this way. If event is "", the JSON names it. DecodeRequest also returns the keys that it ignored.
+// this way. If event is "", the JSON names it. Unknown keys are ignored.
 //
 // Every error is one short line, of KindJob, and names the key. A request is refused if it is not a
 // JSON object, if a value is of the wrong type, or if it contradicts event. A missing job or
 // job.id, an id that CheckJobID refuses, and a NUL byte in a string are errors. So is a request of
 // more than limit bytes (0 means RequestLimit).
 //
-// If a key occurs twice, the last one counts, as in encoding/json. hook_state, elapsed and partial
-// are ignored: only the host may set them.
-func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, error) {
+// If a key occurs twice, the last one counts, as in encoding/json. Keys that only the host may set,
+// such as hook_state, are decoded: the host does not use them.
+func DecodeRequest(event string, r io.Reader, limit int64) (*Request, error) {
 	if limit <= 0 {
 		limit = RequestLimit
 	}
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, nil, Errorf(KindJob, "read event: %w", err)
+		return nil, Errorf(KindJob, "read event: %w", err)
 	}
 	if int64(len(text)) > limit {
-		return nil, nil, Errorf(KindJob, "event: larger than %d bytes", limit)
+		return nil, Errorf(KindJob, "event: larger than %d bytes", limit)
 	}
-	req, ignored, err := parseRequest(text)
+	req, err := parseRequest(text)
 	if err == nil {
 		err = req.fit(event)
 	}
@@ -48,42 +49,44 @@ func DecodeRequest(event string, r io.Reader, limit int64) (*Request, []string, 
 		if text := err.Error(); len(text) > maxProblem {
 			err = errors.New(Clip(text, maxProblem))
 		}
-		return nil, nil, &Error{Kind: KindJob, Err: err}
+		return nil, &Error{Kind: KindJob, Err: err}
 	}
-	return req, append(ignored, req.dropForeign()...), nil
+	return req, nil
 }
 
-// parseRequest parses the text and returns the keys that a Request does not have.
-func parseRequest(text []byte) (*Request, []string, error) {
+func parseRequest(text []byte) (*Request, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, nil, errors.New("event: empty")
+		return nil, errors.New("event: empty")
 	}
 	req := new(Request)
 	err := json.Unmarshal(text, req)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return nil, nil, fmt.Errorf("event: not JSON: line %d: %w", lineAt(text, syntax.Offset-1), syntax)
+		return nil, fmt.Errorf("event: not JSON: line %d: %w", lineAt(text, syntax.Offset-1), syntax)
 	}
 	if whole := bytes.TrimSpace(text); whole[0] != '{' {
-		return nil, nil, fmt.Errorf("event: want a JSON object, got %.20q", whole)
+		return nil, fmt.Errorf("event: want a JSON object, got %.20q", whole)
 	}
 	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil, nil, wrongType(bad)
+		return nil, wrongType(bad)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("event: %w", err)
+		return nil, fmt.Errorf("event: %w", err)
 	}
-	unknown, err := compare(text, reflect.TypeFor[Request]())
-	if err != nil {
-		return nil, nil, err
+	if escapesNUL(text) {
+		return nil, errors.New("event: a string holds a NUL byte")
 	}
-	var ignored []string
-	for _, key := range unknown {
-		ignored = append(ignored, key.path)
-	}
-	return req, ignored, nil
+	return req, nil
 }
 
-// fit checks that the request matches the named event and has what the event needs.
+// escapesNUL reports whether a string in valid JSON holds a NUL byte. JSON allows it only as an
+// escape. A backslash that is escaped itself begins none.
+func escapesNUL(text []byte) bool {
+	nul := []byte(`\u0000`)
+	return bytes.Contains(text, nul) && bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), nul)
+}
+
+// fit checks that the request matches the named event and has what the event needs. It removes a
+// list from an event of a job, and a job from an event of the host.
 func (r *Request) fit(event string) error {
 	switch {
 	case r.Event == "" && event == "":
@@ -100,11 +103,13 @@ func (r *Request) fit(event string) error {
 		return err
 	}
 	if r.Event.ForJob() {
+		r.JobList = nil
 		if r.Job == nil {
 			return errors.New("job: missing")
 		}
 		return r.Job.check("job")
 	}
+	r.Job = nil
 	for id, job := range r.JobList {
 		if job == nil {
 			return fmt.Errorf("job_list.%q: empty", id)
@@ -166,41 +171,29 @@ func (j *Job) check(path string) error {
 	return nil
 }
 
-// dropForeign removes what an event from outside may not set, and returns the keys. These are
-// hooks' state, how long a job has run, and whether a list is complete. It also removes a job from
-// an event of the host and a list from an event of a job.
-func (r *Request) dropForeign() []string {
-	var dropped []string
-	if r.Event.ForJob() {
-		if r.JobList != nil {
-			r.JobList = nil
-			dropped = append(dropped, "job_list")
-		}
-	} else if r.Job != nil {
-		r.Job = nil
-		dropped = append(dropped, "job")
+// wrongType rephrases an error of encoding/json in terms of JSON's types.
+func wrongType(e *json.UnmarshalTypeError) error {
+	want, got := kindOf(e.Type), e.Value
+	if number, isNumber := strings.CutPrefix(got, "number "); isNumber {
+		want, got = fmt.Sprintf("whole number of %d bits", e.Type.Bits()), number
 	}
-	if r.Partial {
-		r.Partial = false
-		dropped = append(dropped, "partial")
+	if got == "bool" {
+		got = "boolean"
 	}
-	if r.Job != nil {
-		dropped = append(dropped, r.Job.dropForeign("job")...)
-	}
-	for id, job := range r.JobList {
-		dropped = append(dropped, job.dropForeign("job_list."+strconv.Quote(id))...)
-	}
-	return dropped
+	return fmt.Errorf("%s: want %s, got %s", cmp.Or(e.Field, "the whole text"), want, got)
 }
 
-func (j *Job) dropForeign(path string) (dropped []string) {
-	if j.State != nil {
-		j.State = nil
-		dropped = append(dropped, path+".hook_state")
+// kindOf returns the kind of JSON value that a type needs.
+func kindOf(t reflect.Type) string {
+	switch kind := t.Kind(); {
+	case kind == reflect.Struct, kind == reflect.Map:
+		return "object"
+	case kind == reflect.String, kind == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return "string"
+	case kind == reflect.Slice, kind == reflect.Array:
+		return "array"
+	case kind == reflect.Bool:
+		return "boolean"
 	}
-	if j.Elapsed != 0 {
-		j.Elapsed = 0
-		dropped = append(dropped, path+".elapsed")
-	}
-	return dropped
+	return "number"
 }

@@ -157,7 +157,7 @@ func notScalar(name, value string) error {
 	if strings.HasPrefix(value, "{") {
 		kind = "object"
 	}
-	return &json.UnmarshalTypeError{Value: kind, Type: reflect.TypeFor[string](), Field: joinKey([]string{name})}
+	return &json.UnmarshalTypeError{Value: kind, Type: reflect.TypeFor[string](), Field: Printable(name)}
 }
 
 // UnmarshalJSON accepts numbers and booleans as well as strings, since PBS's own JSON mixes them. A

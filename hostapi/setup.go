@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/sirupsen/logrus"
@@ -24,7 +24,8 @@ type Setup struct {
 
 // Decode reads the configuration into the struct that into points to. The format is TOML, or JSON
 // if it begins with a brace. A key that is absent leaves its field unchanged, so set the defaults
-// first. Unknown keys and values of the wrong type are errors of KindNode that name the line.
+// first. Unknown keys and values of the wrong type are errors of KindNode. They name the line,
+// except for an unknown key in JSON.
 func (s *Setup) Decode(into any) error {
 	text := bytes.TrimSpace(s.Config)
 	var err error
@@ -48,7 +49,7 @@ func decodeTOML(text []byte, into any) error {
 	if missing, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(missing.Errors) > 0 {
 		first := missing.Errors[0]
 		row, _ := first.Position()
-		return fmt.Errorf("line %d: %s: unknown key", row, joinKey(first.Key()))
+		return fmt.Errorf("line %d: %s: unknown key", row, Printable(strings.Join(first.Key(), ".")))
 	}
 	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, _ := bad.Position()
@@ -68,11 +69,9 @@ func decodeJSON(text []byte, into any) error {
 	if err != nil {
 		return err
 	}
-	unknown, err := compare(text, reflect.TypeOf(into))
-	if len(unknown) > 0 {
-		return fmt.Errorf("line %d: %s: unknown key", lineAt(text, unknown[0].offset), unknown[0].path)
-	}
-	return err
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	return strict.Decode(into)
 }
 
 // lineAt returns the line number of an offset, counted from 1.

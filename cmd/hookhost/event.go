@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/openpbs"
 )
 
@@ -50,7 +48,7 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader, pid int) erro
 	if err != nil {
 		return misuse(err)
 	}
-	req, ignored, err := openpbs.DecodeForm(event, in)
+	req, err := openpbs.DecodeForm(event, in)
 	if err != nil {
 		return misuse(err)
 	}
@@ -59,14 +57,6 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader, pid int) erro
 			return misuse(fmt.Errorf("event %s: has no process, --pid is for launch and attach", event))
 		}
 		req.PID = pid
-	}
-	if len(ignored) > 0 {
-		cfg, err := c.load()
-		if err != nil { // the daemon's counts, not what somebody is writing just now
-			cfg = config.Default()
-		}
-		fields := logrus.Fields{"event": event, "keys": ignored}
-		newLog(cfg).WithFields(fields).Debug("event has keys that are not known here")
 	}
 	client, err := api.Dial(c.Socket)
 	if err != nil {

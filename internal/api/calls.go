@@ -14,12 +14,9 @@ import (
 // event carries out one event. The event continues if the caller goes away: half an event is worse
 // than one whose caller has gone. Its hooks' alarms end it in any case.
 func (s *Server) event(_ Peer, r *http.Request) (any, error) {
-	req, ignored, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
+	req, err := hostapi.DecodeRequest(r.PathValue("event"), r.Body, maxEvent)
 	if err != nil {
 		return nil, malformed(err)
-	}
-	if len(ignored) > 0 && s.Ignored != nil {
-		s.Ignored(req.Event, ignored)
 	}
 	return s.Events.Handle(context.WithoutCancel(r.Context()), req)
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -70,20 +69,6 @@ func isStatus(err error, status int) bool {
 
 func begun(id string) *hostapi.Request {
 	return &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{ID: id}}
-}
-
-func TestIgnoredKeys(t *testing.T) {
-	got := make(chan string, 1)
-	socket := serve(t, &backend{}, func(s *Server) {
-		s.Ignored = func(event hostapi.Event, keys []string) { got <- fmt.Sprint(event, keys) }
-	})
-	if a, err := rawCall(socket, "POST", "/v1/events/execjob_begin",
-		`{"job":{"id":"12.srv"},"colour":1}`); err != nil || a.Status != 200 {
-		t.Fatal(a, err)
-	}
-	if want := "execjob_begin[colour]"; <-got != want {
-		t.Errorf("ignored %s, want %s", <-got, want)
-	}
 }
 
 // TestSlowCallers opens connections that never get to the point.

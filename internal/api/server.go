@@ -39,8 +39,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/hookhost/hookhost/hostapi"
 )
 
 // Sizes of request bodies. An event carries a job's whole environment.
@@ -73,8 +71,6 @@ type Server struct {
 	// Refused, if set, is called with each call that was refused because of its caller. Several
 	// goroutines may call it at the same time.
 	Refused func(peer Peer, call string, err error)
-	// Ignored, if set, is called with the unknown keys in an event's request.
-	Ignored func(event hostapi.Event, keys []string)
 	// ErrorLog logs errors of connections; nil means the log package's standard logger.
 	ErrorLog *log.Logger
 

@@ -13,7 +13,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -108,9 +107,6 @@ func (d *daemon) server() *api.Server {
 	s := api.NewServer(d, d.jobs, d, d.processes)
 	s.Reports, s.MoM, s.Host, s.Refused = d.jobs, d.mom, d.conf.node, d.refusals.note
 	s.Meter, s.Metrics, s.ErrorLog = d.meter, d.endpoint.Handler, d.endpoint.ErrorLog
-	s.Ignored = func(event hostapi.Event, keys []string) {
-		d.log.WithFields(logrus.Fields{"event": event, "keys": keys}).Debug("event has keys that are not known here")
-	}
 	return s
 }
 

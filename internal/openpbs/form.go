@@ -10,28 +10,28 @@ import (
 )
 
 // DecodeForm reads an event in either of its forms: JSON (docs/events.md), or an input file of
-// pbs_mom's hook. The first bytes show which one it is. It returns the JSON keys that it ignored,
-// and fails for an input file of another event.
-func DecodeForm(event hostapi.Event, in io.Reader) (req *hostapi.Request, ignored []string, err error) {
+// pbs_mom's hook. The first bytes show which one it is. It fails for an input file of another
+// event.
+func DecodeForm(event hostapi.Event, in io.Reader) (*hostapi.Request, error) {
 	b, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("event %s: %w", event, err)
+		return nil, fmt.Errorf("event %s: %w", event, err)
 	}
 	if !IsInput(b) {
-		req, ignored, err = hostapi.DecodeRequest(string(event), bytes.NewReader(b), MaxInput)
+		req, err := hostapi.DecodeRequest(string(event), bytes.NewReader(b), MaxInput)
 		if err == nil {
 			err = CheckRequest(req)
 		}
-		return req, ignored, err
+		return req, err
 	}
 	e, err := Decode(b)
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	case e.Request.Event != event:
-		return nil, nil, fmt.Errorf("event %s: the file has %s", event, e.Request.Event)
+		return nil, fmt.Errorf("event %s: the file has %s", event, e.Request.Event)
 	}
-	return e.Request, nil, nil
+	return e.Request, nil
 }
 
 // CheckRequest rejects values that PBS itself would never have sent.
