@@ -1,7 +1,9 @@
 package openpbs
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +29,7 @@ func (d MoMHooks) Config(name string) string { return filepath.Join(string(d), n
 func (d MoMHooks) Resources() string { return string(d) + "/resourcedef" }
 
 // Ours returns the name of the hook whose script is hookhost's, an enabled one before others; ""
-// for none.
+// for none. It fails if the folder or a script cannot be read.
 func (d MoMHooks) Ours() (string, error) {
 	files, err := os.ReadDir(string(d))
 	if err != nil {
@@ -35,7 +37,15 @@ func (d MoMHooks) Ours() (string, error) {
 	}
 	var names []string
 	for _, f := range files {
-		if name, isScript := strings.CutSuffix(f.Name(), ".PY"); isScript && isOurs(d.Script(name)) {
+		name, isScript := strings.CutSuffix(f.Name(), ".PY")
+		if !isScript || !f.Type().IsRegular() {
+			continue
+		}
+		ours, err := isOurs(d.Script(name))
+		if err != nil {
+			return "", err
+		}
+		if ours {
 			names = append(names, name)
 		}
 	}
@@ -45,17 +55,20 @@ func (d MoMHooks) Ours() (string, error) {
 	return names[max(0, slices.IndexFunc(names, d.Enabled))], nil
 }
 
-// isOurs reports whether a script is hookhost's, from its first line alone.
-func isOurs(path string) bool {
+// isOurs reports whether a script is hookhost's, from its first line alone. A script that MoM has
+// just deleted is not.
+func isOurs(path string) (bool, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close()
-	head := make([]byte, 256)
-	n, _ := io.ReadFull(f, head)
-	_, ours := Ours(head[:n])
-	return ours
+	head, err := io.ReadAll(io.LimitReader(f, 256))
+	_, ours := Ours(head)
+	return ours, err
 }
 
 // Hook returns the attributes of a hook as the server has sent them.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -19,7 +20,6 @@ import (
 type sent struct {
 	mu   sync.Mutex
 	own  bool   // the node's own file is in force
-	path string // where MoM stores PBS's; "" as long as there is none
 	text []byte // the last one that was read; nil for none
 }
 
@@ -31,7 +31,7 @@ const swapWithin = time.Second
 func (c *configuration) noteSent(s settings.Settings) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
-	c.sent.own, c.sent.path = s.Own, s.PBS.Path
+	c.sent.own = s.Own
 	if s.PBS.Text != nil || s.PBS.Path == "" {
 		c.sent.text = s.PBS.Text
 	}
@@ -68,23 +68,21 @@ func (c *configuration) receive(ctx context.Context, hook string) {
 	c.log.WithField("hook", hook).Info("PBS has sent a configuration: reloaded")
 }
 
-// sentPath returns where MoM stores the configuration of hookhost's hook; "" if that does not
-// count, or is unknown. The MoM is the configured one, also for events of another MoM of this host.
+// sentPath returns where MoM stores the configuration of the hook that sends an event; "" if that
+// does not count, or is unknown. The configured MoM's counts, and not that of another MoM of this host.
 func (c *configuration) sentPath(hook string) string {
 	c.sent.mu.Lock()
-	own, path := c.sent.own, c.sent.path
+	own := c.sent.own
 	c.sent.mu.Unlock()
-	switch {
-	case own:
-		return ""
-	case path != "":
-		return path
-	}
 	home, err := c.file.Load().OpenPBS.MoMHome()
-	if err != nil || filepath.Base(hook) != hook {
+	if own || err != nil || filepath.Base(hook) != hook {
 		return ""
 	}
-	return openpbs.HooksOf(home).Config(hook) // the hook, or PBS, came after the daemon's start
+	hooks := openpbs.HooksOf(home)
+	if _, err := os.Stat(hooks.Script(hook)); err != nil {
+		return ""
+	}
+	return hooks.Config(hook)
 }
 
 // isNew reads PBS's configuration and reports whether it has changed. If several events see the

@@ -11,7 +11,7 @@ import (
 
 // Sent is the configuration that PBS has sent to this node, which MoM stores beside the script.
 type Sent struct {
-	Path string // "" if there is none, or if this user cannot see it
+	Path string // "" if there is none, or if this user cannot see it; the folder if it cannot be read
 	Text []byte
 
 	err error // why the text cannot be read
@@ -21,7 +21,8 @@ type Sent struct {
 func ReadSent(path string) ([]byte, error) { return readTrusted(path, openpbs.MaxConfig) }
 
 // readSent reads the configuration from the MoM that o names. A file that is empty, or longer than
-// MoM writes at once, may be incomplete and is an error.
+// MoM writes at once, may be incomplete and is an error. So is a folder that root cannot read, because
+// it may hold a configuration.
 func readSent(o *config.OpenPBS) Sent {
 	home, err := o.MoMHome()
 	if err != nil {
@@ -29,7 +30,11 @@ func readSent(o *config.OpenPBS) Sent {
 	}
 	hooks := openpbs.HooksOf(home)
 	name, err := hooks.Ours()
-	if err != nil || name == "" {
+	unseen := errors.Is(err, fs.ErrPermission) && !IsRoot()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !unseen {
+		return Sent{Path: string(hooks), err: fmt.Errorf("look for PBS's configuration: %w: root has to read it", err)}
+	}
+	if name == "" {
 		return Sent{}
 	}
 	s := Sent{Path: hooks.Config(name)}

@@ -121,6 +121,8 @@ func TestConfigurationThatDoesNotHoldLeavesTheOneBefore(t *testing.T) {
 			"h.CF: owned by uid 65534"},
 		{"a folder", func(n *momNode) error { os.Remove(n.sent()); return os.Mkdir(n.sent(), 0o700) },
 			"h.CF: not a regular file"},
+		{"hooks that cannot be read", func(n *momNode) error { os.RemoveAll(n.dir); n.write(n.dir, ""); return nil },
+			"look for PBS's configuration: open "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if os.Geteuid() != 0 && tt.name == "another's" {
