@@ -101,7 +101,7 @@ func sourceOf(s settings.Settings) string {
 // what is wrong with PBS's configuration.
 func (c *cli) showConditions(w io.Writer, s settings.Settings) error {
 	if s.Refused != nil {
-		fmt.Fprintf(w, "# Refused, the one before is in force: %v\n\n", s.Refused)
+		fmt.Fprintf(w, "# Refused, %s in force: %v\n\n", s.Instead(), s.Refused)
 	}
 	vntype, err := settings.ReadVntype(&s.File.OpenPBS)
 	if err != nil {

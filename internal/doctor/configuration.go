@@ -18,7 +18,7 @@ func (n *Node) examineFromPBS() []Finding {
 			changed = info.ModTime().Format(time.DateTime)
 		}
 		return []Finding{degraded(what,
-			fmt.Sprintf("%v: not in force, since %s; the one before is", s.Refused, changed),
+			fmt.Sprintf("%v: not in force, since %s; %s", s.Refused, changed, s.Instead()),
 			"mend it and 'hookhost openpbs config FILE' on the PBS server's host; "+
 				"or install the hookhost here that knows it")}
 	case s.InForce != nil:

@@ -34,6 +34,14 @@ type Settings struct {
 	before *Settings // PBS's configuration before the last, or the defaults
 }
 
+// Instead says for people what is in force in place of what was Refused.
+func (s *Settings) Instead() string {
+	if s.InForce == nil {
+		return "the defaults are"
+	}
+	return "the one before is"
+}
+
 // Mistake is an error of the person who wrote the configuration.
 type Mistake struct{ error }
 

@@ -133,12 +133,12 @@ func TestConfigurationThatDoesNotHoldLeavesTheOneBefore(t *testing.T) {
 			must.NoError(t, tt.change(n))
 			s := n.settings()
 			if s.Refused == nil || !strings.Contains(s.Refused.Error(), tt.want) || s.InForce != nil ||
-				s.File.Memory.ReservePercent != 2 {
+				s.File.Memory.ReservePercent != 2 || s.Instead() != "the defaults are" {
 				t.Errorf("with none before: %v, want %q; sent %q", s.Refused, tt.want, s.InForce)
 			}
 			must.NoError(t, nodestate.Dir(n.State).SetConfiguration([]byte("[memory]\nreserve_percent = 5.0\n")))
 			s = n.settings()
-			if s.Refused == nil || s.File.Memory.ReservePercent != 5 {
+			if s.Refused == nil || s.File.Memory.ReservePercent != 5 || s.Instead() != "the one before is" {
 				t.Errorf("with one before: %v; %+v", s.Refused, s.File.Memory)
 			}
 			must.NoError(t, nodestate.Dir(n.State).SetConfiguration([]byte("[memory]\ngone = 1\n")))
