@@ -18,18 +18,18 @@ import (
 )
 
 // Last returns the report, with its series, of the newest run of a job whose owner may admits, or
-// nil. An id may have been used twice, for jobs of two owners. Of the runs that ended on one day,
-// the newest has the highest run count, since a clock may have been set back. Last fails with a
-// *DamageError if that report is damaged.
+// nil. An id may have been used twice, for jobs of two owners. Of the runs that ended on the last day
+// and on the day with reports before it, the newest has the highest run count, since a clock may have
+// been set back. Last fails with a *DamageError if that report is damaged.
 func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (found *report.Report, err error) {
 	days, err := s.days()
 	if err != nil {
 		return nil, err
 	}
 	of := func(n Name) bool { return n.Job == inName(job) && may(n.UID) }
-	for _, day := range slices.Backward(days) {
+	for i := range slices.Backward(days) {
 		err := s.exclusively(ctx, func() (err error) {
-			found, err = s.lastOf(day, job, of)
+			found, err = s.lastOf(days[max(i-1, 0):i+1], job, of)
 			return err
 		})
 		if err != nil || found != nil {
@@ -39,10 +39,18 @@ func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (f
 	return nil, nil
 }
 
-func (s *Store) lastOf(day, job string, of func(Name) bool) (*report.Report, error) {
-	files, err := s.files(day, "."+inName(job)+".", of)
-	if err != nil {
-		return nil, err
+// lastOf does so for one day, which is the last of days, or for two.
+func (s *Store) lastOf(days []string, job string, of func(Name) bool) (*report.Report, error) {
+	var files []file
+	for _, day := range slices.Backward(days) {
+		some, err := s.files(day, "."+inName(job)+".", of)
+		if err != nil {
+			return nil, err
+		}
+		if len(some) == 0 && len(files) == 0 {
+			return nil, nil
+		}
+		files = append(some, files...)
 	}
 	slices.SortStableFunc(files, func(a, b file) int { return a.runCount() - b.runCount() })
 	for _, f := range slices.Backward(files) {
