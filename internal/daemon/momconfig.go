@@ -69,7 +69,8 @@ func (c *configuration) receive(ctx context.Context, hook string) {
 }
 
 // sentPath returns where MoM stores the configuration of the hook that sends an event; "" if that
-// does not count, or is unknown. The configured MoM's counts, and not that of another MoM of this host.
+// does not count, or is unknown. The configured MoM's counts, and not that of another MoM of this
+// host.
 func (c *configuration) sentPath(hook string) string {
 	c.sent.mu.Lock()
 	own := c.sent.own

@@ -4,23 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Bounds on the cost of strays.
-const (
-	maxStrayNotes  = 64
-	maxComm        = 64 // bytes of a process's name in a note
-	moreStrayNotes = "what became of more processes outside of the job is in the log"
-)
-
-// strayNotes are the beginnings of the notes about adoption.
-var strayNotes = []string{"adopted pid ", "did not adopt pid "}
+// maxComm bounds a process's name in a note, in bytes.
+const maxComm = 64
 
 // adopter attaches processes that hooks have found outside of their jobs.
 type adopter struct {
@@ -94,7 +85,7 @@ func (a *adopter) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.
 	if entry, say := a.lines.next(a.opt.Log.WithField("job", id)); say {
 		entry.Info(note)
 	}
-	a.host.change(func(rec *jobstate.Record) { noteStray(rec, note) }, id)
+	a.host.change(func(rec *jobstate.Record) { rec.AddNotes([]string{note}) }, id)
 }
 
 // attach does the same as an attach from outside. The hooks get a pid, which was right if the
@@ -110,21 +101,4 @@ func (a *adopter) attach(ctx context.Context, job *hostapi.Job, s hostapi.Stray)
 		return errors.New("it has ended meanwhile")
 	}
 	return nil
-}
-
-// noteStray adds a note about a stray, as long as there are not too many.
-func noteStray(rec *jobstate.Record, note string) {
-	about := func(note string) bool {
-		return slices.ContainsFunc(strayNotes, func(begin string) bool { return strings.HasPrefix(note, begin) })
-	}
-	n := 0
-	for _, had := range rec.Notes {
-		if about(had) {
-			n++
-		}
-	}
-	if n >= maxStrayNotes {
-		note = moreStrayNotes
-	}
-	rec.AddNote(note)
 }

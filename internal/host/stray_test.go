@@ -63,9 +63,8 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 	}
 	foundStrays(t, h, "1.srv", many...)
 	all := notes()
-	if last := all[len(all)-1]; len(all) != maxStrayNotes+1 || last != moreStrayNotes ||
-		slices.Contains(all, fmt.Sprintf("adopted pid %d (sl?eep): session", 20+hostapi.MaxStrays)) {
-		t.Errorf("%d notes, the last: %s", len(all), last)
+	if slices.Contains(all, fmt.Sprintf("adopted pid %d (sl?eep): session", 20+hostapi.MaxStrays)) {
+		t.Errorf("more than %d strays at once: %d notes", hostapi.MaxStrays, len(all))
 	}
 	if lines := strings.Count(n.log.String(), `"msg":"adopted pid `); lines > attachBurst+20 { // a minute's worth
 		t.Errorf("%d lines about %d strays", lines, len(many))

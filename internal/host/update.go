@@ -93,6 +93,9 @@ func callAt(rec *jobstate.Record, hook string, again, elapsed time.Duration, now
 	}
 }
 
+// maxDiag bounds the diagnostics of a job in bytes. Each hook may add to them at any event.
+const maxDiag = 16 << 10
+
 // fold folds measurements and remarks into the record.
 func fold(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
 	for name, value := range u.ResourcesUsed {
@@ -102,11 +105,9 @@ func fold(rec *jobstate.Record, node string, u *hostapi.JobUpdate) {
 		put(&rec.Hosts, node, usage.Fold(rec.Hosts[node], u.Usage))
 	}
 	if u.Diag != "" && !strings.Contains(rec.Diag[node], u.Diag) {
-		put(&rec.Diag, node, joinLines(rec.Diag[node], u.Diag))
+		put(&rec.Diag, node, hostapi.Clip(joinLines(rec.Diag[node], u.Diag), maxDiag))
 	}
-	for _, note := range u.Notes {
-		rec.AddNote(note)
-	}
+	rec.AddNotes(u.Notes)
 	if u.WalltimeLimit != nil {
 		rec.WalltimeLimit = limitOf(u.WalltimeLimit)
 	}

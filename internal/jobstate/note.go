@@ -1,21 +1,44 @@
 package jobstate
 
-import "slices"
+import (
+	"slices"
 
-// AddNote adds a note to the report, unless it is already there.
+	"github.com/hookhost/hookhost/hostapi"
+)
+
+// maxTexts bounds the notes in a job's record that come from hooks, and its lines for standard
+// error. A hook may report new ones every second for as long as the job lives.
+const maxTexts = 256
+
+// moreTexts is the text after the last.
+const moreTexts = "hookhost: more was reported about this job than its record can hold"
+
+// AddNote adds a note of the host to the report, unless it is already there.
 func (rec *Record) AddNote(note string) {
 	if !slices.Contains(rec.Notes, note) {
 		rec.Notes = append(rec.Notes, note)
 	}
 }
 
-// AddLines adds new lines for the job's standard error. They are also in the report, because there
-// may be nobody to write to the standard error.
+// AddNotes adds new notes of hooks to the report: at most maxTexts, each cut at hostapi.MaxLine.
+func (rec *Record) AddNotes(notes []string) { rec.Notes = add(rec.Notes, notes) }
+
+// AddLines adds new lines for the job's standard error, with the same bounds. They are also in the
+// report, because there may be nobody to write to the standard error.
 func (rec *Record) AddLines(lines []string) {
-	for _, text := range lines {
-		rec.AddNote(text)
-		if !slices.Contains(rec.Told, text) {
-			rec.Told = append(rec.Told, text)
+	rec.AddNotes(lines)
+	rec.Told = add(rec.Told, lines)
+}
+
+func add(list, texts []string) []string {
+	for _, text := range texts {
+		text = hostapi.Clip(text, hostapi.MaxLine)
+		if len(list) >= maxTexts && !slices.Contains(list, text) {
+			text = moreTexts
+		}
+		if !slices.Contains(list, text) {
+			list = append(list, text)
 		}
 	}
+	return list
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // Last returns the report, with its series, of the newest run of a job whose owner may admits, or
-// nil. An id may have been used twice, for jobs of two owners. Of the runs that ended on the last day
-// and on the day with reports before it, the newest has the highest run count, since a clock may have
+// nil. An id may have been used twice, for jobs of two owners. The newest run has the highest run
+// count of those that ended on the last day or on the day with reports before it. A clock may have
 // been set back. Last fails with a *DamageError if that report is damaged.
 func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (found *report.Report, err error) {
 	days, err := s.days()

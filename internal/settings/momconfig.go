@@ -21,8 +21,8 @@ type Sent struct {
 func ReadSent(path string) ([]byte, error) { return readTrusted(path, openpbs.MaxConfig) }
 
 // readSent reads the configuration from the MoM that o names. A file that is empty, or longer than
-// MoM writes at once, may be incomplete and is an error. So is a folder that root cannot read, because
-// it may hold a configuration.
+// MoM writes at once, may be incomplete and is an error. So is a folder that root cannot read,
+// because it may hold a configuration.
 func readSent(o *config.OpenPBS) Sent {
 	home, err := o.MoMHome()
 	if err != nil {
