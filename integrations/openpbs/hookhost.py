@@ -46,7 +46,7 @@ class Partial(Failed):
 
 
 class Refused(Failed):
-    """The daemon cannot read the event. A job's user can bring that about, so no setting lets such a job run unconfined."""
+    """The daemon cannot read the event, or PBS not its answer. A job's user can bring that about, so no setting lets such a job run unconfined."""
 
 
 def plain(text, most=1000):
@@ -453,12 +453,12 @@ def shim_lines(text):
 
 
 def setting(line):
-    """Key and value of a line; the value is None where it has none of the forms KEY = "TEXT", 'TEXT', true and false."""
+    """Key and value of a line; the value is None where it has none of the forms KEY = "TEXT", 'TEXT', true and false. TEXT is neither of these."""
     key, _, value = (w.strip(" \t\r") for w in line.partition("="))
     if value[:1] in ('"', "'"):
         value, closed, rest = value[1:].partition(value[0])
         rest = rest.strip(" \t\r")
-        return key, value if closed and "\\" not in value and rest[:1] in ("", "#") else None
+        return key, value if closed and "\\" not in value and rest[:1] in ("", "#") and value not in ("true", "false") else None
     value = value.partition("#")[0].strip(" \t\r")
     return key, value if value in ("true", "false") else None
 
@@ -511,7 +511,7 @@ def parse(body):
         try:
             changes.append((verb, [f.decode("utf-8", "strict" if verb in VITAL else "replace") for f in fields]))
         except UnicodeDecodeError:
-            raise Failed("%s: PBS takes only UTF-8" % verb)
+            raise Refused("%s: PBS takes only UTF-8" % verb)
     ends = [i for i, change in enumerate(changes, 2) if change[0] in ("accept", "reject", "ask", "end")]
     if ends != [len(changes), len(changes) + 1] or changes[-1][0] != "end" or changes[-2][0] == "ask" and len(changes) > 2:
         raise Down("the answer has no outcome")

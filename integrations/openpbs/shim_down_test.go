@@ -311,11 +311,10 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 // A configuration that is wrong is told of, and does not count.
 func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
-	m := newHookMoM(t, `unconfined = "maybe"`, `execjob_end = "reject"`, `wait = "soon"`, `wait = "1m"`,
-		`offline = "yes"`, "socket =", "\xff", "= 3")
-	r := m.run(withAlarm(anEvent(t, "execjob_end"), 3))
-	if !r.accepted() || len(r.log) != 9 ||
-		strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 8 {
+	m := newHookMoM(t, `unconfined = "maybe"`, `unconfined = "true"`, `execjob_end = "reject"`, `wait = "soon"`,
+		`wait = "1m"`, `offline = "yes"`, "socket =", "\xff", "= 3")
+	r := m.run(withAlarm(anEvent(t, "execjob_begin"), 3))
+	if r.accepted() || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 9 {
 		t.Errorf("%s%s", r.out, r.said)
 	}
 	os.Remove(m.at("hooks/shim.CF"))

@@ -41,7 +41,8 @@ func TestTableIsReadAsTheShimReadsIt(t *testing.T) {
 		"\r", "=", "= 3", "wait",
 		`wait = "9s"`, `wait="9s"# c`, `wait = "9s" x`, `wait = '9s'`, `wait = '9s"`, `wait = ""`, `wait = "`,
 		`wait = "\u0039s"`, `wait = """9s"""`,
-		"offline = true", "offline = false # c", "offline = True", "offline = true#c", "offline = #",
+		"offline = true", "offline = false # c", "offline = True", `offline = "true"`,
+		"offline = 'false'", "offline = true#c", "offline = #",
 		`socket = "/a=b#c"`, "a = 'b\u00a0'", "\u00a0a = true", "\va = true", `"wait" = true`, "\f[shim]"}
 	var texts []string
 	for i, a := range lines {

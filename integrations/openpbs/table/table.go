@@ -14,7 +14,7 @@ const Socket = "/run/hookhost/hookhost.sock"
 // rules are in shim_lines and setting of hookhost.py:
 //
 //	[shim]                    alone on its line; the table ends before the next line with a [
-//	KEY = "TEXT"              or 'TEXT', without a \ in it
+//	KEY = "TEXT"              or 'TEXT', without a \ in it, and neither true nor false
 //	KEY = true                or false
 //	# comment                 also behind a value
 func Read(text []byte) map[string]string {
@@ -43,7 +43,8 @@ func read(text string) (value string, ok bool) {
 	}
 	value, rest, closed := strings.Cut(text[1:], text[:1])
 	rest = trim(rest)
-	return value, closed && !strings.Contains(value, `\`) && (rest == "" || rest[0] == '#')
+	return value, closed && !strings.Contains(value, `\`) && (rest == "" || rest[0] == '#') &&
+		value != "true" && value != "false"
 }
 
 // trim takes blanks away from both ends: those that are none of TOML's stay.
