@@ -114,23 +114,13 @@ func (p *policy) askWithDevices(req *hostapi.Request) (ask, error) {
 // enter takes the lock after removing any cgroup that an earlier run of the job left.
 func (h *hook) enter(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID) (unlock func(), err error) {
 	h.unwatch(j.ID())
-	h.disown(j.ID())
-	for cleared := false; ; cleared = true {
-		if unlock, err = h.lock(ctx); err != nil {
-			return nil, err
-		}
-		if !j.Exists() {
-			h.letGo(j.ID())
-			return unlock, nil
-		}
-		unlock()
-		if cleared {
-			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: somebody else made its cgroup", j.ID())
-		}
+	if j.Exists() {
 		if err := h.clear(ctx, j, mom); err != nil {
 			return nil, err
 		}
 	}
+	h.forget(j.ID())
+	return h.lock(ctx)
 }
 
 // clear removes a cgroup that already has the job's id. It is left over from a run that ended
@@ -186,7 +176,7 @@ func (h *hook) create(
 	if err != nil {
 		return hostapi.Errorf(markKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
-	h.holds(j, got)
+	h.setAssigned(j, got)
 	h.learn(r.Begin.Job)
 	h.watch(j)
 	return nil
@@ -209,12 +199,12 @@ func (h *hook) begun(got assignment, there host) *hostapi.Outcome {
 	if h.tree.Has("cpuacct") || h.tree.Mode() != cgroup.ModeV1 {
 		used["cput"], used["cpupercent"] = "00:00:00", "0"
 	}
-	for name, told := range map[string]bool{
+	for name, measured := range map[string]bool{
 		"mem":   h.tree.Has("memory"),
 		"vmem":  h.tree.Has("swappeak"),
 		"hpmem": h.policy.Hugetlb.Enabled && h.tree.Has("hugepeak"),
 	} {
-		if told {
+		if measured {
 			used[name] = "0kb"
 		}
 	}

@@ -92,8 +92,7 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 // per beat, or immediately if settle is set. The first count by this process only sets the starting
 // point.
 func (h *hook) addEnergy(s *state, id string, settle bool) error {
-	var before *reading
-	h.with(id, func(e *job) { before = e.counted })
+	before := h.snapshot(id).counted
 	if before != nil && !settle && time.Since(before.at) < energyBeat {
 		return nil
 	}

@@ -26,8 +26,8 @@ func (p *policy) boundsOf(got *assignment) memAmounts {
 // hook did not begin.
 func (h *hook) boundsNow(j *cgroup.Job) (b memAmounts) {
 	h.with(j.ID(), func(e *job) {
-		if e.granted != nil && !e.unmarked && e.phase != hostapi.PhaseExiting {
-			b = h.policy.boundsOf(e.granted)
+		if e.assigned != nil && !e.unmarked && e.phase != hostapi.PhaseExiting {
+			b = h.policy.boundsOf(e.assigned)
 		}
 	})
 	return b

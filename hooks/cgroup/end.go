@@ -40,11 +40,7 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	if !s.Ended {
 		out, err = h.finish(ctx, j, s, req.Job)
 	}
-	removed := h.removeEmpty(ctx, j)
-	if removed == nil { // on failure the host sends end again
-		h.disown(j.ID())
-	}
-	err = errors.Join(err, removed)
+	err = errors.Join(err, h.removeEmpty(ctx, j)) // on failure the host sends end again
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
 }
 
@@ -61,8 +57,7 @@ func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s
 	s, exists, err := stateOf(req.Job, req.Node, j)
 	if !exists {
 		h.unwatch(j.ID())
-		h.disown(j.ID())
-		h.letGo(j.ID())
+		h.forget(j.ID())
 		release()
 		return nil, state{}, nil, nil
 	}
@@ -214,6 +209,6 @@ func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	if err := j.Remove(ctx); err != nil {
 		return err
 	}
-	h.letGo(j.ID())
+	h.forget(j.ID())
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,15 +12,21 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
+// excess is a bound that a sample exceeds, in bytes.
+type excess struct {
+	what        string
+	used, bound int64
+}
+
 // text returns the message that MoM itself writes (openpbs src/resmom/mom_main.c, mom_over_limit).
 func (e excess) text() string {
 	return fmt.Sprintf("=>> PBS: job killed: %s %s exceeded limit %s", e.what, pbs.Size(e.used).KB(),
 		pbs.Size(e.bound).KB())
 }
 
-// excessMark is an extended attribute of the job's cgroup. It says why the job is being killed. A
+// reasonMark is an extended attribute of the job's cgroup. It says why the job is being killed. A
 // later process of this hook can still report that, at a periodic and at the job's epilogue.
-const excessMark = "trusted.hookhost.excess"
+const reasonMark = "trusted.hookhost.excess"
 
 // longestGrace, in seconds, keeps a duration from overflowing. No job runs that long.
 const longestGrace = 1 << 31
@@ -33,8 +38,8 @@ func (f *follower) kill(ctx context.Context, text string) {
 	if pids, err := f.j.Processes(); err == nil && len(pids) == 0 {
 		return
 	}
-	if _, err := f.j.Mark(excessMark); err != nil { // the first excess is the reason
-		if err := f.j.SetMark(excessMark, []byte(text)); err != nil {
+	if _, err := f.j.Mark(reasonMark); err != nil { // the first excess is the reason
+		if err := f.j.SetMark(reasonMark, []byte(text)); err != nil {
 			log.Error(err)
 		}
 		log.Info(text)
@@ -56,7 +61,7 @@ func (f *follower) kill(ctx context.Context, text string) {
 }
 
 func (f *follower) grace() time.Duration {
-	if delay := f.h.killDelayOf(f.j.ID()); delay != nil {
+	if delay := f.h.snapshot(f.j.ID()).killDelay; delay != nil {
 		return time.Duration(min(*delay, longestGrace)) * time.Second
 	}
 	return time.Duration(f.h.policy.Cgroup.KillGrace)
@@ -72,7 +77,7 @@ func (f *follower) wait(ctx context.Context, grace time.Duration) {
 		defer cancel()
 		for {
 			select {
-			case e := <-f.excess:
+			case e := <-f.found:
 				if e.what == "mem" && e.used > f.h.policy.withCache(e.bound, f.h.policy.memTotal(f.h.node())) {
 					return
 				}
@@ -84,12 +89,9 @@ func (f *follower) wait(ctx context.Context, grace time.Duration) {
 	_ = f.j.Wait(ctx) // SIGKILL follows in any case
 }
 
-// excessDiag returns the text for diag_messages.
-func excessDiag(text string) string { return strings.TrimPrefix(text, "=>> PBS: ") }
-
-// excess returns why the sampler killed the job, or "" if it did not.
-func (h *hook) excess(j *cgroup.Job) string {
-	b, err := j.Mark(excessMark)
+// killReason returns why the follower killed the job, or "" if it did not.
+func (h *hook) killReason(j *cgroup.Job) string {
+	b, err := j.Mark(reasonMark)
 	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
 		h.logOf(j.ID()).Warn(err)
 	}

@@ -13,17 +13,11 @@ type follower struct {
 	h      *hook
 	j      *cgroup.Job
 	chart  *chart
-	excess chan excess // has room for one
-}
-
-// excess is a bound that a sample exceeds, in bytes.
-type excess struct {
-	what        string
-	used, bound int64
+	found  chan excess // has room for one
 }
 
 func (h *hook) follower(j *cgroup.Job, c *chart) *follower {
-	return &follower{h: h, j: j, chart: c, excess: make(chan excess, 1)}
+	return &follower{h: h, j: j, chart: c, found: make(chan excess, 1)}
 }
 
 // memory handles a sample of anonymous and shared memory, and returns the longest pause until the
@@ -37,7 +31,7 @@ func (f *follower) memory(used int64) time.Duration {
 func (f *follower) compare(what string, used, bound int64) time.Duration {
 	if bound > 0 && used > bound {
 		select {
-		case f.excess <- excess{what, used, bound}:
+		case f.found <- excess{what, used, bound}:
 		default: // one is being handled
 		}
 	}
@@ -46,7 +40,7 @@ func (f *follower) compare(what string, used, bound int64) time.Duration {
 
 // run waits for the job to exceed a bound and then kills it. It returns when ctx ends.
 func (f *follower) run(ctx context.Context, resized <-chan struct{}) {
-	if text, err := f.j.Mark(excessMark); err == nil { // an earlier process died after it began to kill the job
+	if text, err := f.j.Mark(reasonMark); err == nil { // an earlier process died after it began to kill the job
 		f.kill(ctx, string(text))
 	}
 	entry := f.h.tree.Beat().Add(&processSampler{follower: f})
@@ -57,7 +51,7 @@ func (f *follower) run(ctx context.Context, resized <-chan struct{}) {
 			return
 		case <-resized:
 			entry.Wake()
-		case e := <-f.excess:
+		case e := <-f.found:
 			if f.inForce(e) {
 				f.kill(ctx, e.text())
 			}

@@ -57,10 +57,10 @@ func (h *hook) holdings(there host) ([]holding, error) {
 	var held []holding
 	for _, id := range slices.Sorted(maps.Keys(h.table)) {
 		e := h.table[id]
-		if e.granted == nil {
+		if e.assigned == nil {
 			continue
 		}
-		o := h.policy.holdingOf(there, *e.granted)
+		o := h.policy.holdingOf(there, *e.assigned)
 		if e.growing != nil {
 			o = o.or(h.policy.holdingOf(there, *e.growing))
 		}
@@ -127,7 +127,7 @@ func (h *hook) assign(there host, a ask, others []holding) (got assignment, err 
 	}
 	var alive, awake []holding
 	for _, o := range others {
-		if h.phaseOf(o.id) == hostapi.PhaseExiting && isEmpty(o.job) {
+		if h.snapshot(o.id).phase == hostapi.PhaseExiting && isEmpty(o.job) {
 			continue
 		}
 		alive = append(alive, o)

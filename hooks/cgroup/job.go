@@ -14,9 +14,9 @@ type job struct {
 	// turn is held by one event at a time. The host sends a job's events one after the other, but
 	// exechost_startup and exechost_periodic run concurrently with them and look at all jobs.
 	turn turn
-	// tale is held while kills are recorded, which can happen while an event holds turn.
-	tale turn
-	uses int // how many goroutines hold or wait for turn or tale
+	// oomTurn is held while kills are recorded, which can happen while an event holds turn.
+	oomTurn turn
+	uses    int // how many goroutines hold or wait for turn or oomTurn
 
 	known     bool          // it began here or was listed, so no sweep removes it
 	phase     hostapi.Phase // set by its last event
@@ -28,17 +28,17 @@ type job struct {
 	counted *reading // the node's energy when the job was last counted
 
 	cgroup   *cgroup.Job
-	granted  *assignment // by begin or the last resize; nil if it holds nothing
+	assigned *assignment // by begin or the last resize; nil if it holds nothing
 	growing  *assignment // the target of a resize in progress: until it finishes, the job holds the larger of both
-	unread   bool        // granted has no devices, because their mark could not be read at the start
-	unmarked bool        // granted was read from the kernel and is not applied again; see fill
+	unread   bool        // assigned has no devices, because their mark could not be read at the start
+	unmarked bool        // assigned was read from the kernel and is not applied again; see fill
 	asStays  bool        // RLIMIT_AS of a program could not be lifted; see limit
 }
 
 // idle reports whether there is nothing left to remember about the job.
 func (e *job) idle() bool {
 	return e.uses == 0 && !e.known && e.watch == nil && e.chart == nil && e.ranks == nil && e.counted == nil &&
-		e.granted == nil && !e.asStays
+		e.assigned == nil && !e.asStays
 }
 
 // with calls f with what is known about a job, under mu. If nothing is left to remember afterwards,
@@ -48,7 +48,7 @@ func (h *hook) with(id string, f func(e *job)) {
 	defer h.mu.Unlock()
 	e := h.table[id]
 	if e == nil {
-		e = &job{turn: make(turn, 1), tale: make(turn, 1)}
+		e = &job{turn: make(turn, 1), oomTurn: make(turn, 1)}
 		h.table[id] = e
 	}
 	f(e)
@@ -57,51 +57,34 @@ func (h *hook) with(id string, f func(e *job)) {
 	}
 }
 
-// learn records that this program knows the job. No sweep removes the job until disown. For a job
+// snapshot returns a copy of what is known about a job. It is zero for an unknown job.
+func (h *hook) snapshot(id string) job {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e := h.table[id]; e != nil {
+		return *e
+	}
+	return job{}
+}
+
+// learn records that this program knows the job. No sweep removes the job until forget. For a job
 // that is already known, learn changes nothing, because its events are newer than any list.
-func (h *hook) learn(told *hostapi.Job) {
-	h.with(told.ID, func(e *job) {
+func (h *hook) learn(listed *hostapi.Job) {
+	h.with(listed.ID, func(e *job) {
 		if !e.known {
-			e.known, e.phase, e.killDelay = true, told.Phase, told.KillDelay
+			e.known, e.phase, e.killDelay = true, listed.Phase, listed.KillDelay
 		}
 	})
 }
 
-// disown forgets the job, except for its watch, operations in progress and what it holds (see
-// letGo).
-func (h *hook) disown(id string) {
-	h.with(id, func(e *job) {
-		e.known, e.phase, e.killDelay, e.asStays = false, "", nil, false
-		e.chart, e.ranks, e.counted = nil, nil, nil
-	})
-}
-
-func (h *hook) owns(id string) (known bool) {
-	h.with(id, func(e *job) { known = e.known })
-	return known
+// forget forgets a job that has no cgroup, except for its watch and operations in progress.
+func (h *hook) forget(id string) {
+	h.with(id, func(e *job) { *e = job{turn: e.turn, oomTurn: e.oomTurn, uses: e.uses, watch: e.watch} })
 }
 
 // setPhase records the job's phase after an event.
 func (h *hook) setPhase(id string, phase hostapi.Phase) {
 	h.with(id, func(e *job) { e.known, e.phase = true, phase })
-}
-
-// phaseOf returns the job's phase, or "" if this program does not know the job.
-func (h *hook) phaseOf(id string) (phase hostapi.Phase) {
-	h.with(id, func(e *job) { phase = e.phase })
-	return phase
-}
-
-// setKillDelay records the job's kill_delay, if it has one.
-func (h *hook) setKillDelay(id string, delay *int) {
-	if delay != nil {
-		h.with(id, func(e *job) { e.known, e.killDelay = true, delay })
-	}
-}
-
-func (h *hook) killDelayOf(id string) (delay *int) {
-	h.with(id, func(e *job) { delay = e.killDelay })
-	return delay
 }
 
 // turn can be held by one goroutine at a time.
@@ -121,18 +104,18 @@ func (h *hook) turn(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, r
 func (h *hook) wait(ctx context.Context, id string, of func(e *job) turn) (release func(), err error) {
 	var t turn
 	h.with(id, func(e *job) { t = of(e); e.uses++ })
-	left := func() { h.with(id, func(e *job) { e.uses-- }) }
+	done := func() { h.with(id, func(e *job) { e.uses-- }) }
 	select {
 	case t <- struct{}{}: // even after the alarm, as at the end of a job
 	default:
 		select {
 		case t <- struct{}{}:
 		case <-ctx.Done():
-			left()
+			done()
 			return nil, hostapi.Errorf(hostapi.KindBusy, "job %s: wait for its turn: %w", id, ctx.Err())
 		}
 	}
-	return func() { <-t; left() }, nil
+	return func() { <-t; done() }, nil
 }
 
 // try takes the turn of a job if it is free, and returns nil otherwise.

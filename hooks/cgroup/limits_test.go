@@ -239,7 +239,7 @@ func TestMemInAMarkIsWhatWasGranted(t *testing.T) {
 		{"all there is, without asking", nil, all, nil},
 		{"GPUs in a form of the site's own", hostapi.Resources{"gpus": "two"}, granted, size(3 * gib)},
 	} {
-		got := grantedIn(cgroup.JobMark{Granted: tt.granted,
+		got := assignmentIn(cgroup.JobMark{Granted: tt.granted,
 			Begin: &hostapi.Request{Node: testNode, Job: &hostapi.Job{ID: "1.srv", ResourceList: tt.asks}}})
 		if diff := cmp.Diff(tt.want, got.ask.Mem); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", tt.name, diff)

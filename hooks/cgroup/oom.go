@@ -21,14 +21,14 @@ import (
 // as a count.
 const oomLines = 8
 
-// oomMark is the extended attribute of a job's cgroup that holds its oomTale.
+// oomMark is the extended attribute of a job's cgroup that holds its oomReport.
 const oomMark = "trusted.hookhost.oom"
 
-// oomTale records what was reported about the kernel's out-of-memory kills in a job. It is written
-// to the cgroup before it is reported. So every periodic, a restarted hook and epilogue all use the
-// same words. The host recognizes a kill that was already reported by these words, which are
+// oomReport is what is reported about the kernel's out-of-memory kills in a job. It is written to
+// the cgroup before it is sent. So every periodic, a restarted hook and epilogue all use the same
+// words. The host recognizes a kill that was already reported by these words, which are
 // different for each kill.
-type oomTale struct {
+type oomReport struct {
 	Kills int64    `json:"kills"` // the kills that the lines cover, as counted by the kernel
 	Twice int64    `json:"twice"` // how many of these are repeated counts of a process
 	Seq   uint64   `json:"seq"`   // newest record of the kernel's log in the lines
@@ -50,7 +50,7 @@ func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 		h.logOf(j.ID()).Warn(err)
 	}
 	u.OOMKills = &kills
-	h.tale(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending; then its epilogue reports
+	h.extendOOM(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending; then its epilogue reports
 }
 
 // reportKills returns the reasons why processes were killed for exceeding memory, by the kernel or
@@ -61,7 +61,7 @@ func (h *hook) reportKills(
 ) (diag string, lines []string) {
 	var reasons []string
 	if u.OOMKills != nil && *u.OOMKills > 0 {
-		t, err := h.tale(ctx, j, s, counters, last)
+		t, err := h.extendOOM(ctx, j, s, counters, last)
 		if err != nil {
 			h.logOf(j.ID()).Warn(err)
 		} else {
@@ -69,8 +69,8 @@ func (h *hook) reportKills(
 			reasons, lines = t.reasons(), t.Lines
 		}
 	}
-	if text := h.excess(j); text != "" {
-		reasons, lines = append(reasons, excessDiag(text)), append(lines, text)
+	if text := h.killReason(j); text != "" {
+		reasons, lines = append(reasons, strings.TrimPrefix(text, "=>> PBS: ")), append(lines, text)
 	}
 	return strings.Join(reasons, ", "), lines
 }
@@ -79,33 +79,33 @@ func (h *hook) reportKills(
 // the kernel first kills, counts and logs the process that it chose, and then again with the rest
 // of the cgroup. If another thread hit the limit meanwhile, this happens once more for all of them
 // (mm/oom_kill.c, oom_kill_process). The kernel's log shows which ones.
-func (t *oomTale) killed(counted int64) *int64 {
+func (t *oomReport) killed(counted int64) *int64 {
 	n := max(max(counted, t.Kills)-t.Twice, 1)
 	return &n
 }
 
-// told returns what was reported for the job. It returns nothing if that record is lost.
-func (h *hook) told(j *cgroup.Job) (t oomTale) {
+// oomReport reads the report of the job's kills. It returns an empty one if the report is lost.
+func (h *hook) oomReport(j *cgroup.Job) (t oomReport) {
 	b, err := j.Mark(oomMark)
 	if err == nil {
 		err = json.Unmarshal(b, &t)
 	}
 	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotFound) {
-		h.logOf(j.ID()).Warnf("what was told of kills is lost: %v", err)
+		h.logOf(j.ID()).Warnf("read the report of OOM kills: %v: kills may be reported again", err)
 	}
 	return t
 }
 
-// tale extends the record of the job's kills up to the count in u. last means that this is the last
+// extendOOM extends the report of the job's kills up to the count in u. last means that this is the last
 // report. The counters show that the kernel killed. The log shows which processes, if it still has
 // the lines.
-func (h *hook) tale(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomTale, error) {
-	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.tale })
+func (h *hook) extendOOM(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomReport, error) {
+	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.oomTurn })
 	if err != nil {
-		return oomTale{}, err
+		return oomReport{}, err
 	}
 	defer release()
-	t := h.told(j)
+	t := h.oomReport(j)
 	if *u.OOMKills <= t.Kills || !last && len(t.Lines) >= oomLines {
 		return t, nil
 	}
@@ -145,10 +145,10 @@ const (
 	logGivesUp = 20 * time.Millisecond // before the last attempt
 )
 
-// logged returns the records of kills that the tale lacks. At the end of a job the records are
+// logged returns the records of kills that the report lacks. At the end of a job the records are
 // either there or lost. If there are fewer records than kills, logged reads the count in u again.
 func (h *hook) logged(
-	ctx context.Context, j *cgroup.Job, s state, t oomTale, u *cgroup.Usage, last bool,
+	ctx context.Context, j *cgroup.Job, s state, t oomReport, u *cgroup.Usage, last bool,
 ) ([]oomKill, error) {
 	r, err := h.kmsg()
 	if err != nil {
@@ -182,12 +182,12 @@ func (h *hook) logged(
 // add writes one line per kill, in the words of pbs_cgroups, and one for the number of kills
 // without a line. While the job runs, it writes at most oomLines lines. The last call covers what
 // was left out.
-func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
+func (t *oomReport) add(u cgroup.Usage, records []oomKill, last bool) {
 	fresh := *u.OOMKills - t.Kills
 	// The log may also have kills from an earlier run of the job. The last ones belong to this run.
 	records = records[max(0, int64(len(records))-fresh):]
 	unlogged := fresh - int64(len(records))
-	limit, at := exceeded(u), len(t.Lines)
+	limit, at := limitHit(u), len(t.Lines)
 	for _, k := range records {
 		if len(t.Lines) >= oomLines {
 			break
@@ -226,7 +226,7 @@ func (t *oomTale) add(u cgroup.Usage, records []oomKill, last bool) {
 }
 
 // ofRanks returns the end of a line about kills in these ranks.
-func (t *oomTale) ofRanks(ranks []int) string {
+func (t *oomReport) ofRanks(ranks []int) string {
 	if len(ranks) == 0 {
 		return ""
 	}
@@ -249,7 +249,7 @@ func (t *oomTale) ofRanks(ranks []int) string {
 }
 
 // addLine adds a line. If the same words were used before, it changes them.
-func (t *oomTale) addLine(line string) {
+func (t *oomReport) addLine(line string) {
 	if slices.Contains(t.Lines, line) {
 		line += fmt.Sprintf(" [kill %d]", t.Kills)
 	}
@@ -257,7 +257,7 @@ func (t *oomTale) addLine(line string) {
 }
 
 // reasons names the limits that were exceeded, in the order of the lines.
-func (t *oomTale) reasons() (what []string) {
+func (t *oomReport) reasons() (what []string) {
 	for _, line := range t.Lines {
 		if w, _, _ := strings.Cut(line, ": "); !slices.Contains(what, w) {
 			what = append(what, w)
@@ -270,11 +270,11 @@ func (t *oomTale) reasons() (what []string) {
 // log does not say which.
 const notItsOwn = "Memory of all jobs or of the host exhausted"
 
-// exceeded names the limit that was hit, in the words of pbs_cgroups. A failcnt alone does not mean
+// limitHit names the limit that was hit, in the words of pbs_cgroups. A failcnt alone does not mean
 // a kill: it only shows which limit was hit when there was one. If both limits are equal, the
 // answer is mem, which is what the job requested. With swap accounting v1 does not count every hit
 // (see internal/kernfs/kernfstest, hit).
-func exceeded(u cgroup.Usage) string {
+func limitHit(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
 	if u.MemFailcnt != nil && *u.MemFailcnt == 0 && u.MemSwapFailcnt == nil {
 		return notItsOwn

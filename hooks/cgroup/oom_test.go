@@ -77,11 +77,11 @@ func TestOOMKillsAreWordedWithinBounds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.u.OOMKills = &tt.kills
-			var tale oomTale
-			tale.add(tt.u, tt.records, true)
-			must.Equal(t, "", tt.stderr, tale.Lines)
-			if got := strings.Join(tale.reasons(), ", "); got != tt.diag || tale.Kills != tt.kills {
-				t.Errorf("diag %q, %d kills told, want %q, %d", got, tale.Kills, tt.diag, tt.kills)
+			var report oomReport
+			report.add(tt.u, tt.records, true)
+			must.Equal(t, "", tt.stderr, report.Lines)
+			if got := strings.Join(report.reasons(), ", "); got != tt.diag || report.Kills != tt.kills {
+				t.Errorf("diag %q, %d kills reported, want %q, %d", got, report.Kills, tt.diag, tt.kills)
 			}
 		})
 	}
@@ -126,15 +126,15 @@ func TestOOMGoesOn(t *testing.T) {
 			append(repeated, mem+"and 42 more of the job's processes")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var tale oomTale
+			var report oomReport
 			for _, s := range tt.steps {
-				before := slices.Clone(tale.Lines)
-				if tale.add(cgroup.Usage{OOMKills: &s.kills}, s.records, s.last); !slices.Equal(before,
-					tale.Lines[:len(before)]) {
-					t.Errorf("%q became %q", before, tale.Lines)
+				before := slices.Clone(report.Lines)
+				if report.add(cgroup.Usage{OOMKills: &s.kills}, s.records, s.last); !slices.Equal(before,
+					report.Lines[:len(before)]) {
+					t.Errorf("%q became %q", before, report.Lines)
 				}
 			}
-			must.Equal(t, "", tt.want, tale.Lines)
+			must.Equal(t, "", tt.want, report.Lines)
 		})
 	}
 }
@@ -233,5 +233,5 @@ func TestKillsAreLoggedWithinBounds(t *testing.T) {
 // recorded waits until the job's cgroup has a record of so many kills.
 func (n *node) recorded(id string, kills int64) {
 	n.t.Helper()
-	must.Eventually(n.t, "the kills are recorded", func() bool { return n.told(n.cgroup(id)).Kills >= kills })
+	must.Eventually(n.t, "the kills are recorded", func() bool { return n.oomReport(n.cgroup(id)).Kills >= kills })
 }

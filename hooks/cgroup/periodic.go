@@ -41,7 +41,7 @@ func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out 
 	}
 	var errs []error
 	for _, id := range ids {
-		if _, listed := known[id]; listed || h.owns(id) {
+		if _, listed := known[id]; listed || h.snapshot(id).known {
 			continue
 		}
 		j, err := h.tree.Job(id)
@@ -91,7 +91,7 @@ func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func
 	j, err = h.tree.Job(id)
 	if err == nil && j.Exists() {
 		h.learn(job)
-		if h.phaseOf(id) != hostapi.PhaseExiting {
+		if h.snapshot(id).phase != hostapi.PhaseExiting {
 			return j, release, nil
 		}
 	}
@@ -213,7 +213,7 @@ func (h *hook) remaining() (left, err error) {
 		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 	}
 	for _, id := range ids {
-		if h.phaseOf(id) != hostapi.PhaseExiting {
+		if h.snapshot(id).phase != hostapi.PhaseExiting {
 			continue
 		}
 		j, err := h.tree.Job(id)

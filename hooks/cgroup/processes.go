@@ -36,7 +36,9 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if s.PerTask {
 		j = j.WithSubgroups()
 	}
-	h.setKillDelay(j.ID(), req.Job.KillDelay) // PBS does not send it with begin
+	if delay := req.Job.KillDelay; delay != nil { // PBS does not send it with begin
+		h.with(j.ID(), func(e *job) { e.known, e.killDelay = true, delay })
+	}
 	out := &hostapi.Outcome{State: s.encode(), CallAgain: again}
 	if req.PID == 0 {
 		return out, nil
@@ -54,11 +56,9 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, fmt.Errorf("launch pid %d: %w", req.PID, err)
 	}
-	h.with(j.ID(), func(e *job) {
-		if e.asStays {
-			out.JobStderr = []string{asStays}
-		}
-	})
+	if h.snapshot(j.ID()).asStays {
+		out.JobStderr = []string{asStays}
+	}
 	if err := markLaunch(j, s.JobMark, req); err != nil {
 		h.logOf(j.ID()).Warn(err) // it matters only if the host's record is lost
 	}

@@ -146,7 +146,7 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 		err = h.note(j, z, mark)
 	}
 	if err == nil {
-		h.holds(j, z.assignment)
+		h.setAssigned(j, z.assignment)
 		return nil
 	}
 	undo := errors.Join(j.Apply(z.had), j.SetJobMark(old))

@@ -121,7 +121,7 @@ func TestGraceIsTheKillDelayOfTheJob(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV2, byRSS)
 	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
 	f := n.follower(n.cgroup("1.srv"), nil)
-	n.setKillDelay("1.srv", new(9))
+	n.with("1.srv", func(e *job) { e.known, e.killDelay = true, new(9) })
 	must.Equal(t, "grace", 9*time.Second, f.grace())
 }
 

@@ -19,7 +19,7 @@ func (h *hook) settle() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, e := range h.table {
-		if e.granted != nil && !e.unmarked {
+		if e.assigned != nil && !e.unmarked {
 			h.background.Go(func() {
 				err := h.settleJob(context.Background(), id)
 				if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
@@ -41,8 +41,8 @@ func (h *hook) settleJob(ctx context.Context, id string) error {
 	var j *cgroup.Job
 	var got assignment
 	h.with(id, func(e *job) {
-		if e.granted != nil && e.phase != hostapi.PhaseExiting {
-			j, got = e.cgroup, *e.granted
+		if e.assigned != nil && e.phase != hostapi.PhaseExiting {
+			j, got = e.cgroup, *e.assigned
 		}
 	})
 	if j == nil {

@@ -132,7 +132,7 @@ func (h *hook) frozenUnlike(j *cgroup.Job, phase hostapi.Phase) (*bool, error) {
 // freezer alone is not reliable either, because it briefly stops a job while signals are sent.
 // Without a freezer the phase decides.
 func (h *hook) suspended(j *cgroup.Job) bool {
-	if h.phaseOf(j.ID()) != hostapi.PhaseSuspended {
+	if h.snapshot(j.ID()).phase != hostapi.PhaseSuspended {
 		return false
 	}
 	frozen, err := j.Frozen()

@@ -71,7 +71,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	if err != nil {
 		return false, err
 	}
-	if h.owns(id) || !j.Exists() {
+	if h.snapshot(id).known || !j.Exists() {
 		return false, nil
 	}
 	_, err = j.JobMark()
@@ -120,7 +120,7 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	var gone []*cgroup.Job
 	h.mu.Lock()
 	for id, e := range h.table {
-		if e.granted != nil && known[id] == nil && !slices.Contains(ids, id) {
+		if e.assigned != nil && known[id] == nil && !slices.Contains(ids, id) {
 			gone = append(gone, e.cgroup)
 		}
 	}
@@ -128,8 +128,7 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	for _, j := range gone {
 		if release := h.try(j.ID()); release != nil {
 			if !j.Exists() { // else it has begun again since
-				h.disown(j.ID())
-				h.letGo(j.ID())
+				h.forget(j.ID())
 			}
 			release()
 		}

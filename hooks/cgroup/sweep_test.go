@@ -119,7 +119,7 @@ func TestStartupReportsJobsThatTheHostHasLost(t *testing.T) {
 		}
 		n.want("1.srv", "2.srv", "3.srv")
 		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
-			if n.watchOf(id) == nil {
+			if n.snapshot(id).watch == nil {
 				t.Errorf("job %s is not watched", id)
 			}
 		}
@@ -135,7 +135,7 @@ func TestSweepNotForOneJob(t *testing.T) {
 		n.do(hostapi.EventBegin, "1.srv")
 		n.do(hostapi.EventBegin, "2.srv")
 		n.retire("2.srv")
-		n.disown("2.srv")
+		n.forget("2.srv")
 		out := n.do(hostapi.EventPeriodic, "", func(r *hostapi.Request) {
 			r.Partial = true
 			delete(r.JobList, "2.srv")
@@ -157,7 +157,7 @@ func TestSweepStuck(t *testing.T) {
 			pids[id] = n.launch(id)
 			n.retire(id)
 			delete(n.jobs, id)
-			n.disown(id)
+			n.forget(id)
 		}
 		k.Stick(pids["1.srv"])
 		k.Stick(pids["2.srv"])

@@ -62,7 +62,7 @@ func (h *hook) fill() error {
 		if err != nil {
 			return err
 		}
-		got, marked, err := h.grantOf(j)
+		got, marked, err := h.assignmentOf(j)
 		if errors.Is(err, cgroup.ErrNotFound) {
 			continue
 		}
@@ -74,22 +74,22 @@ func (h *hook) fill() error {
 			got.grant, err = inventory.GrantOf(j)
 			unread = err != nil
 		}
-		h.with(id, func(e *job) { e.cgroup, e.granted, e.unread, e.unmarked = j, &got, unread, !marked })
+		h.with(id, func(e *job) { e.cgroup, e.assigned, e.unread, e.unmarked = j, &got, unread, !marked })
 		h.resized(id) // a watch that started earlier does not have bounds yet
 	}
 	h.filled = true
 	return nil
 }
 
-// grantOf returns what a job was granted. A job without a mark began before hookhost was installed,
+// assignmentOf returns what a job was assigned. A job without a mark began before hookhost was installed,
 // and holds what its limits in the kernel say.
-func (h *hook) grantOf(j *cgroup.Job) (got assignment, marked bool, err error) {
+func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	m, found, err := markOf(j)
 	if err != nil {
 		return assignment{}, false, err
 	}
 	if found && m.Limits != nil {
-		return grantedIn(m), true, nil
+		return assignmentIn(m), true, nil
 	}
 	l, err := j.Limits("cpuset", "memory", "hugetlb")
 	if err != nil {
@@ -101,9 +101,9 @@ func (h *hook) grantOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	return assignment{limits: l, allMem: l.Mem == nil || *l.Mem >= h.policy.memTotal(h.node())}, false, nil
 }
 
-// grantedIn returns what the job was granted according to its mark. If there were too many chunks
+// assignmentIn returns what the job was granted according to its mark. If there were too many chunks
 // for the mark, its sums cover all hosts, but the granted mem is right in any case.
-func grantedIn(m cgroup.JobMark) assignment {
+func assignmentIn(m cgroup.JobMark) assignment {
 	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has rejected unreadable requests
 	a.Mem, a.chunks, a.here, a.notes = nil, nil, nil, nil
 	if m.Limits.Mem != nil && !m.AllMem {
@@ -113,18 +113,11 @@ func grantedIn(m cgroup.JobMark) assignment {
 	return assignment{limits: *m.Limits, allMem: m.AllMem, ask: a}
 }
 
-// holds records what a job holds from now on.
-func (h *hook) holds(j *cgroup.Job, got assignment) {
+// setAssigned records what a job holds from now on.
+func (h *hook) setAssigned(j *cgroup.Job, got assignment) {
 	got.ask.chunks, got.ask.here, got.ask.notes, got.notes = nil, nil, nil, nil // these are long with many hosts
 	got.ask.had, got.ask.hadGrant = cgroup.Limits{}, nil
 	h.with(j.ID(), func(e *job) {
-		e.cgroup, e.granted, e.growing, e.unread, e.unmarked = j, &got, nil, false, false
-	})
-}
-
-// letGo records that a job no longer holds anything, because it has no cgroup.
-func (h *hook) letGo(id string) {
-	h.with(id, func(e *job) {
-		e.cgroup, e.granted, e.growing, e.unread, e.unmarked = nil, nil, nil, false, false
+		e.cgroup, e.assigned, e.growing, e.unread, e.unmarked = j, &got, nil, false, false
 	})
 }

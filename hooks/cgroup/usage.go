@@ -42,7 +42,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		Series:            h.chartOf(j).answer(),
 	}
 	if n := counters.OOMKills; n != nil && *n > 0 {
-		t := h.told(j)
+		t := h.oomReport(j)
 		u.OOMKills = t.killed(*n)
 	}
 	if s.Limits != nil {

@@ -74,7 +74,7 @@ func (h *hook) follow(ctx context.Context, end context.CancelFunc, f *follower) 
 
 // resized makes sure that the job's processes are sampled if its bounds now require that.
 func (h *hook) resized(id string) {
-	if w := h.watchOf(id); w != nil {
+	if w := h.snapshot(id).watch; w != nil {
 		select {
 		case w.resized <- struct{}{}:
 		default:
@@ -85,21 +85,15 @@ func (h *hook) resized(id string) {
 // stopWatch asks the job's watch to end soon. It does not wait, because the watch may be in a
 // system call that takes milliseconds.
 func (h *hook) stopWatch(id string) {
-	if w := h.watchOf(id); w != nil {
+	if w := h.snapshot(id).watch; w != nil {
 		w.cancel()
 	}
 }
 
 // unwatch stops watching the job and waits until all files of the watch are closed.
 func (h *hook) unwatch(id string) {
-	if w := h.watchOf(id); w != nil {
+	if w := h.snapshot(id).watch; w != nil {
 		w.cancel()
 		<-w.done
 	}
-}
-
-// watchOf returns the job's watch, or nil.
-func (h *hook) watchOf(id string) (w *watch) {
-	h.with(id, func(e *job) { w = e.watch })
-	return w
 }
