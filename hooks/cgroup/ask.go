@@ -17,8 +17,7 @@ import (
 // ask is what a job requests on this host.
 type ask struct {
 	pbs.HostShare
-	pids     *int64             // -l pids=N; nil if not given
-	oomGroup *bool              // -l oom_group=false; nil if not given
+	list     hostapi.Resources  // the job's own; nil after begin or resize
 	huge     map[int64]pbs.Size // hpmem_2mb and so on, by page size in bytes
 	numa     map[int]int        // ncpus by NUMA node, from vnodes host[n]; nil without such vnodes
 	notes    []string           // requests that cannot be met, explained to the job's owner
@@ -60,7 +59,10 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 		return ask{}, err
 	}
 	place := strings.Split(job.ResourceList["place"], ":")
-	a := ask{HostShare: share, chunks: chunks, here: here, exclhost: slices.Contains(place, "exclhost")}
+	a := ask{
+		HostShare: share, list: job.ResourceList, exclhost: slices.Contains(place, "exclhost"),
+		chunks: chunks, here: here,
+	}
 	if note := micsNote(share.Other); note != "" {
 		a.notes = append(a.notes, note)
 	}

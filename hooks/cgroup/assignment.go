@@ -33,34 +33,27 @@ func (got assignment) usage(there host) *hostapi.HostUsage {
 // reads and writes nothing. The kind of an error is KindJob if the host could never give that much,
 // and KindBusy if other jobs are in the way.
 func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
-	var l cgroup.Limits
 	blocks, err := p.decideBlocks(h, &a, others)
 	if err != nil {
 		return assignment{}, err
 	}
-	devices, err := p.decideCPUs(&l, h, a, blocks, others)
+	got := assignment{ask: a, allMem: p.allMemIsFor(h, a), notes: a.notes}
+	devices, err := p.decideCPUs(&got.limits, h, a, blocks, others)
 	if err != nil {
 		return assignment{}, err
 	}
-	grant, err := a.grant(h, devices, blocks)
-	if err != nil {
+	if got.grant, err = a.grant(h, devices, blocks); err != nil {
 		return assignment{}, err
 	}
-	notes := a.notes
 	for _, r := range resources {
 		if r.decide == nil {
 			continue
 		}
-		if err := r.decide(p, &l, h, a, others); err != nil {
+		if err := r.decide(p, &got, h, others); err != nil {
 			return assignment{}, err
 		}
 	}
-	for _, r := range resources {
-		if r.unenforced != nil {
-			notes = append(notes, r.unenforced(p, l, h, a)...)
-		}
-	}
-	return assignment{limits: l, allMem: p.allMemIsFor(h, a), ask: a, grant: grant, notes: notes}, nil
+	return got, nil
 }
 
 // heldBy names the jobs that hold cpus, or devices of the resource. It is for people who wonder why

@@ -29,10 +29,11 @@ const (
 	minQuota  = time.Millisecond
 )
 
-func (p *policy) decideShares(l *cgroup.Limits, h host, a ask, _ []holding) error {
+func (p *policy) decideShares(got *assignment, h host, _ []holding) error {
 	if !p.CPU.Enabled {
 		return nil
 	}
+	l, a := &got.limits, got.ask
 	l.CPUShares = max(minShares, uint64(p.CPU.ZeroCPUsSharesFraction*sharesPerCPU))
 	cpus := p.CPU.ZeroCPUsQuotaFraction
 	if a.NCPUs > 0 {

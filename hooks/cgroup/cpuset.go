@@ -25,8 +25,8 @@ var cpusetResource = resource{
 		there.mems, err = h.tree.Mems()
 		return err
 	},
-	decide: func(p *policy, l *cgroup.Limits, _ host, _ ask, _ []holding) error {
-		l.MemHardwall, l.SpreadPage = p.Cpuset.MemHardwall, p.Cpuset.MemorySpreadPage
+	decide: func(p *policy, got *assignment, _ host, _ []holding) error {
+		got.limits.MemHardwall, got.limits.SpreadPage = p.Cpuset.MemHardwall, p.Cpuset.MemorySpreadPage
 		return nil
 	},
 }

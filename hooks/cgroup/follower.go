@@ -10,10 +10,10 @@ import (
 // follower compares a job's usage with its bounds. The beat passes it each sample, and the job's
 // goroutine kills.
 type follower struct {
-	h      *hook
-	j      *cgroup.Job
-	chart  *chart
-	found  chan excess // has room for one
+	h     *hook
+	j     *cgroup.Job
+	chart *chart
+	found chan excess // has room for one
 }
 
 func (h *hook) follower(j *cgroup.Job, c *chart) *follower {

@@ -6,17 +6,16 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // gpuResource is about GPUs by their number. Resources of other names may be the site's.
 var gpuResource = resource{
-	unenforced: func(p *policy, _ cgroup.Limits, _ host, a ask) []string {
-		if p.Devices.Enabled || a.NGPUs == 0 {
-			return nil
+	decide: func(p *policy, got *assignment, _ host, _ []holding) error {
+		if n := got.ask.NGPUs; n > 0 && !p.Devices.Enabled {
+			got.unenforced(fmt.Sprintf("ngpus=%d", n), "devices", false)
 		}
-		return []string{unenforced(fmt.Sprintf("ngpus=%d", a.NGPUs), "devices", false)}
+		return nil
 	},
 }
 

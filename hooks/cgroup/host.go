@@ -12,15 +12,13 @@ import (
 // host describes what jobs can get: the node, and the cpus and NUMA nodes that the parent of all
 // jobs may use.
 type host struct {
-	node     *topology.Node
-	cpus     kernfs.IDSet
-	mems     kernfs.IDSet // empty if the kernel has no cpusets
-	hasMem   bool
-	hasMemsw bool
-	hasPids  bool
-	tasks    int64    // limit for all jobs together; 0 if not known or [pids] is not enabled
-	v2       bool     // the controllers are on v2
-	quota    *float64 // cpu time for all jobs together, in cpus; nil means all cpus
+	node  *topology.Node
+	cpus  kernfs.IDSet
+	mems  kernfs.IDSet                 // empty if the kernel has no cpusets
+	has   func(controller string) bool // see cgroup.Tree.Has
+	tasks int64                        // limit for all jobs together; 0 if not known or [pids] is not enabled
+	v2    bool                         // the controllers are on v2
+	quota *float64                     // cpu time for all jobs together, in cpus; nil means all cpus
 
 	hugePages topology.HugePages // empty unless [hugetlb] is enabled
 
@@ -30,7 +28,7 @@ type host struct {
 
 // survey reads what all jobs together may use.
 func (h *hook) survey() (there host, err error) {
-	there = host{node: h.node(), v2: h.tree.Mode() == cgroup.ModeV2}
+	there = host{node: h.node(), has: h.tree.Has, v2: h.tree.Mode() == cgroup.ModeV2}
 	for _, r := range resources {
 		if r.offer == nil {
 			continue

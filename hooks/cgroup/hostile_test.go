@@ -137,7 +137,7 @@ func TestHostileWords(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.do(hostapi.EventBegin, "2.srv")
 		for ask, want := range map[string]string{
-			"pids=5000000000": "pids requested (5000000000) exceeds the most that the kernel takes (4194304)",
+			"pids=5000000000": "pids requested (5000000000) exceeds the kernel's maximum (4194304)",
 			"pids=4194304":    "",
 			"vmem=1kb":        "vmem requested (1kb) under minimum possible (1024kb)",
 		} {

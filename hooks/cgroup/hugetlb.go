@@ -21,12 +21,6 @@ var hugetlbResource = resource{
 		return err
 	},
 	decide: (*policy).decideHugetlb,
-	unenforced: func(p *policy, _ cgroup.Limits, _ host, a ask) []string {
-		if p.Hugetlb.Enabled || (a.HPMem == nil || *a.HPMem == 0) && len(a.huge) == 0 {
-			return nil
-		}
-		return []string{unenforced("hpmem", "hugetlb", false)}
-	},
 	parent: (*policy).limitHugetlbOfAll,
 }
 
@@ -81,8 +75,12 @@ func (p *policy) hugeTotal(h host, page int64) int64 {
 // decideHugetlb limits every page size that the kernel has. A size that the job did not request
 // gets the configured default, which exists only for hpmem's size. As with mem, a limit that equals
 // the total reserves nothing.
-func (p *policy) decideHugetlb(l *cgroup.Limits, h host, a ask, others []holding) error {
+func (p *policy) decideHugetlb(got *assignment, h host, others []holding) error {
+	l, a := &got.limits, got.ask
 	if !p.Hugetlb.Enabled {
+		if a.HPMem != nil && *a.HPMem > 0 || len(a.huge) > 0 {
+			got.unenforced("hpmem", "hugetlb", false)
+		}
 		return nil
 	}
 	asked := a.hugetlb(h.hugePages.Default)

@@ -86,11 +86,3 @@ func TestDecideHugetlb(t *testing.T) {
 		})
 	}
 }
-
-func TestAskRefusesHugePages(t *testing.T) {
-	for _, r := range []hostapi.Resources{{"hpmem_2mb": "many"}, {"oom_group": "perhaps"}} {
-		if a, err := askOf(&hostapi.Job{ID: "1.srv", ResourceList: r}, testNode); err == nil {
-			t.Errorf("%v: %+v", r, a)
-		}
-	}
-}

@@ -9,7 +9,7 @@ import (
 )
 
 var ioResource = resource{
-	decide: func(p *policy, l *cgroup.Limits, _ host, _ ask, _ []holding) error { l.IO = p.io; return nil },
+	decide: func(p *policy, got *assignment, _ host, _ []holding) error { got.limits.IO = p.io; return nil },
 }
 
 // resolveIO turns io.max of the configuration into limits by device number, with the numbers that

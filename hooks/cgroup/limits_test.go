@@ -31,7 +31,7 @@ func fourCPUs(swap int64) host {
 	for i := range 4 {
 		node.CPUs = append(node.CPUs, topology.CPU{ID: i, Core: i, Siblings: kernfs.IDs(i)})
 	}
-	return host{node: node, cpus: node.Online, mems: kernfs.IDs(0), hasMemsw: true, hasPids: true}
+	return host{node: node, cpus: node.Online, mems: kernfs.IDs(0), has: func(string) bool { return true }}
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -67,7 +67,7 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 		edit   func(*config.File)
 		swap   int64
 		share  pbs.HostShare
-		pids   *int64
+		pids   string // -l pids
 		others []holding
 		want   cgroup.Limits
 	}{
@@ -114,19 +114,23 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 		{name: "nothing enabled", edit: func(f *config.File) {
 			f.CPU.Enabled, f.Cpuset.Enabled = false, false
 			f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false
-		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, pids: ptr(int64(5)), want: cgroup.Limits{}},
+		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, pids: "5", want: cgroup.Limits{}},
 		{name: "pids asked below the node's bound", edit: func(f *config.File) { f.Pids.Max = 100 },
-			share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(5)),
+			share: pbs.HostShare{Mem: size(gib)}, pids: "5",
 			want: bounded(little, gib, ptr(int64(5)))},
 		{name: "pids asked above it", edit: func(f *config.File) { f.Pids.Max = 100 },
-			share: pbs.HostShare{Mem: size(gib)}, pids: ptr(int64(500)),
+			share: pbs.HostShare{Mem: size(gib)}, pids: "500",
 			want: bounded(little, gib, ptr(int64(100)))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			list := hostapi.Resources{}
+			if tt.pids != "" {
+				list["pids"] = tt.pids
+			}
 			got, _, err := testPolicy(t, tt.edit).decide(
 				fourCPUs(tt.swap),
-				ask{HostShare: tt.share, pids: tt.pids},
+				ask{HostShare: tt.share, list: list},
 				tt.others,
 			)
 			must.NoError(t, err)
@@ -142,30 +146,34 @@ func TestDecideOnV2(t *testing.T) {
 		name     string
 		edit     func(*config.File)
 		v1       bool
-		oomGroup *bool
+		oomGroup string // -l oom_group
 		want     cgroup.Limits
 		notes    int
 	}{
 		{name: "by default", want: cgroup.Limits{OOMGroup: &on}},
-		{name: "the job does not want to be killed as a whole", oomGroup: &off, want: cgroup.Limits{OOMGroup: &off}},
+		{name: "the job does not want to be killed as a whole", oomGroup: "false", want: cgroup.Limits{OOMGroup: &off}},
 		{name: "the node does not, the job does", edit: func(f *config.File) { f.Memory.OOMGroup = false },
-			oomGroup: &on,
+			oomGroup: "true",
 			want:     cgroup.Limits{OOMGroup: &on}},
 		{name: "the node does not", edit: func(f *config.File) { f.Memory.OOMGroup = false },
 			want: cgroup.Limits{OOMGroup: &off}},
 		{name: "throttled", edit: func(f *config.File) { f.Memory.HighPercent = 50 },
 			want: cgroup.Limits{OOMGroup: &on, MemHigh: ptr(32 * mib)}},
 		{name: "on v1", v1: true, edit: func(f *config.File) { f.Memory.HighPercent = 50 }},
-		{name: "on v1, asked for", v1: true, oomGroup: &on, notes: 1},
+		{name: "on v1, asked for", v1: true, oomGroup: "true", notes: 1},
 		{name: "without memory", edit: func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled = false, false },
-			oomGroup: &on, notes: 2},
+			oomGroup: "true", notes: 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := fourCPUs(0)
 			h.v2 = !tt.v1
+			list := hostapi.Resources{}
+			if tt.oomGroup != "" {
+				list["oom_group"] = tt.oomGroup
+			}
 			l, notes, err := testPolicy(t, tt.edit).decide(
 				h,
-				ask{HostShare: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib)}, oomGroup: tt.oomGroup},
+				ask{HostShare: pbs.HostShare{NCPUs: 1, Mem: size(64 * mib)}, list: list},
 				nil,
 			)
 			if err != nil || len(notes) != tt.notes {
@@ -397,9 +405,10 @@ func TestQuotaOfTheParent(t *testing.T) {
 		if tt.parent != 0 {
 			there.quota = &tt.parent
 		}
-		var l cgroup.Limits
+		got := assignment{ask: ask{HostShare: pbs.HostShare{NCPUs: tt.ncpus}}}
 		p := testPolicy(t, func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true })
-		must.NoError(t, p.decideShares(&l, there, ask{HostShare: pbs.HostShare{NCPUs: tt.ncpus}}, nil))
+		must.NoError(t, p.decideShares(&got, there, nil))
+		l := got.limits
 		if l.Quota != tt.want || l.Period != 100*time.Millisecond {
 			t.Errorf("%d cpus below %v: %v of %v, want %v", tt.ncpus, tt.parent, l.Quota, l.Period, tt.want)
 		}
@@ -420,13 +429,14 @@ func TestZeroCPUsGetWhatPBSCgroupsGives(t *testing.T) {
 		{0.0001, 0.29, 1.5, 50 * time.Millisecond, 2, 21749 * time.Microsecond},
 		{0, 0, 1.03, 100 * time.Millisecond, 2, time.Millisecond},
 	} {
-		var l cgroup.Limits
+		var got assignment
 		p := testPolicy(t, func(f *config.File) {
 			f.CPU.ZeroCPUsSharesFraction, f.CPU.ZeroCPUsQuotaFraction = tt.shares, tt.quota
 			f.CPU.CfsQuotaFudgeFactor = tt.fudge
 			f.CPU.CfsPeriod = config.Duration(tt.period)
 		})
-		must.NoError(t, p.decideShares(&l, fourCPUs(0), ask{}, nil))
+		must.NoError(t, p.decideShares(&got, fourCPUs(0), nil))
+		l := got.limits
 		if l.CPUShares != tt.wantShares || l.Quota != tt.want || l.Period != tt.period {
 			t.Errorf("%+v: shares %d, quota %v of %v", tt, l.CPUShares, l.Quota, l.Period)
 		}
@@ -442,18 +452,19 @@ func TestDecideNotes(t *testing.T) {
 		a     ask
 		want  []string
 	}{
-		{"all in force", nil, func(h *host) { h.node.SwapTotal = gib }, ask{HostShare: all, pids: ptr(int64(5))}, nil},
+		{"all in force", nil, func(h *host) { h.node.SwapTotal = gib },
+			ask{HostShare: all, list: hostapi.Resources{"pids": "5"}}, nil},
 		{"no swap", nil, nil, ask{HostShare: all},
 			[]string{"vmem exceeds mem, and this host has no swap: mem is the limit that counts"}},
-		{"the kernel cannot", nil, func(h *host) { h.hasMemsw, h.hasPids = false, false },
-			ask{HostShare: all, pids: ptr(int64(5))},
+		{"the kernel cannot", nil, func(h *host) { h.has = func(name string) bool { return name == "memory" } },
+			ask{HostShare: all, list: hostapi.Resources{"pids": "5"}},
 			[]string{
 				"vmem=2097152kb is not enforced: this kernel cannot",
 				"pids=5 is not enforced: this kernel cannot",
 			}},
 		{"nothing enabled",
 			func(f *config.File) { f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false }, nil,
-			ask{HostShare: all, pids: ptr(int64(5))},
+			ask{HostShare: all, list: hostapi.Resources{"pids": "5"}},
 			[]string{
 				"mem=1048576kb is not enforced: [memory] is not enabled on this host",
 				"vmem=2097152kb is not enforced: [memsw] is not enabled on this host",
@@ -483,7 +494,6 @@ func TestAskOf(t *testing.T) {
 			ask{
 				HostShare: pbs.HostShare{NCPUs: 2, Vmem: size(gib), Other: map[string]string{"pids": "7"}},
 				here:      []int{0},
-				pids:      ptr(int64(7)),
 			}},
 		{"chunks of this host",
 			hostapi.Job{
@@ -509,7 +519,7 @@ func TestAskOf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := askOf(&tt.job, testNode)
 			must.NoError(t, err)
-			must.Equal(t, "", tt.want, got, cmp.AllowUnexported(ask{}), cmpopts.IgnoreFields(ask{}, "chunks"))
+			must.Equal(t, "", tt.want, got, cmp.AllowUnexported(ask{}), cmpopts.IgnoreFields(ask{}, "chunks", "list"))
 		})
 	}
 }

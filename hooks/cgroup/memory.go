@@ -10,16 +10,9 @@ import (
 )
 
 var memoryResource = resource{
-	offer:  func(h *hook, there *host) error { there.hasMem = h.tree.Has("memory"); return nil },
 	decide: (*policy).decideMemory,
-	unenforced: func(p *policy, l cgroup.Limits, _ host, a ask) []string {
-		if a.Mem == nil || l.Mem != nil {
-			return nil
-		}
-		return []string{unenforced("mem="+a.Mem.KB(), "memory", p.Memory.Enabled)}
-	},
 	parent: func(p *policy, l *cgroup.Limits, h host, jobs []holding) {
-		if p.Memory.Enabled && h.hasMem {
+		if p.Memory.Enabled && h.has("memory") {
 			mem := max(p.memTotal(h.node), wholePages(heldMem(jobs)))
 			l.Mem = &mem
 		}
@@ -105,8 +98,12 @@ func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 // a process. If that does not fit, fork fails with a misleading errno (ENFILE).
 const leastMem = 1 << 20
 
-func (p *policy) decideMemory(l *cgroup.Limits, h host, a ask, others []holding) error {
+func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
+	l, a := &got.limits, got.ask
 	if !p.Memory.Enabled {
+		if a.Mem != nil {
+			got.unenforced("mem="+a.Mem.KB(), "memory", false)
+		}
 		return nil
 	}
 	total := p.memTotal(h.node)

@@ -10,12 +10,10 @@ import (
 )
 
 var memswResource = resource{
-	ask:        (*ask).addVmem,
-	offer:      func(h *hook, there *host) error { there.hasMemsw = h.tree.Has("memsw"); return nil },
-	decide:     (*policy).decideMemsw,
-	unenforced: (*policy).unenforcedVmem,
+	ask:    (*ask).addVmem,
+	decide: (*policy).decideMemsw,
 	parent: func(p *policy, l *cgroup.Limits, h host, jobs []holding) {
-		if l.Mem != nil && p.Memsw.Enabled && h.hasMemsw {
+		if l.Mem != nil && p.Memsw.Enabled && h.has("memsw") {
 			l.MemSwap = new(max(*l.Mem+p.swapTotal(h.node), wholePages(heldMemsw(jobs))))
 		}
 	},
@@ -48,8 +46,12 @@ func (p *policy) swapTotal(n *topology.Node) int64 {
 	return wholePages(p.Memsw.Left(n.SwapTotal))
 }
 
-func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) error {
-	if !p.Memsw.Enabled || !h.hasMemsw {
+func (p *policy) decideMemsw(got *assignment, h host, others []holding) error {
+	l, a := &got.limits, got.ask
+	if !p.Memsw.Enabled || !h.has("memsw") {
+		if a.Vmem != nil {
+			got.unenforced("vmem="+a.Vmem.KB(), "memsw", p.Memsw.Enabled)
+		}
 		return nil
 	}
 	total := p.memTotal(h.node) + p.swapTotal(h.node)
@@ -84,6 +86,9 @@ func (p *policy) decideMemsw(l *cgroup.Limits, h host, a ask, others []holding) 
 		limit = max(limit, *l.Mem)
 	}
 	l.MemSwap = &limit
+	if a.Vmem != nil && l.Mem != nil && limit > *l.Mem && h.node.SwapTotal == 0 && !p.Memory.SoftLimit {
+		got.notes = append(got.notes, "vmem exceeds mem, and this host has no swap: mem is the limit that counts")
+	}
 	return nil
 }
 
@@ -98,17 +103,6 @@ func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 // defaultMemsw returns the default limit of memory plus swap for a job that asked for no vmem.
 func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
 	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
-}
-
-func (p *policy) unenforcedVmem(l cgroup.Limits, h host, a ask) []string {
-	switch {
-	case a.Vmem == nil:
-	case l.MemSwap == nil:
-		return []string{unenforced("vmem="+a.Vmem.KB(), "memsw", p.Memsw.Enabled)}
-	case l.Mem != nil && *l.MemSwap > *l.Mem && h.node.SwapTotal == 0 && !p.Memory.SoftLimit:
-		return []string{"vmem exceeds mem, and this host has no swap: mem is the limit that counts"}
-	}
-	return nil
 }
 
 // heldMemsw returns the memory plus swap that jobs hold.

@@ -96,9 +96,9 @@ func (h *hook) oomReport(j *cgroup.Job) (t oomReport) {
 	return t
 }
 
-// extendOOM extends the report of the job's kills up to the count in u. last means that this is the last
-// report. The counters show that the kernel killed. The log shows which processes, if it still has
-// the lines.
+// extendOOM extends the report of the job's kills up to the count in u. last means that this is the
+// last report. The counters show that the kernel killed. The log shows which processes, if it still
+// has the lines.
 func (h *hook) extendOOM(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomReport, error) {
 	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.oomTurn })
 	if err != nil {

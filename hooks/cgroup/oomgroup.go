@@ -1,53 +1,47 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
 var oomResource = resource{
-	ask:    (*ask).addOOMGroup,
 	decide: (*policy).decideOOM,
-	unenforced: func(p *policy, l cgroup.Limits, _ host, a ask) []string {
-		if a.oomGroup == nil || !*a.oomGroup || l.OOMGroup != nil {
-			return nil
-		}
-		return []string{unenforced("oom_group", "memory", p.Memory.Enabled)}
-	},
 }
 
-// addOOMGroup adds the job's choice of memory.oom.group. It accepts the values that PBS accepts for
-// a boolean (openpbs attr_fn_b.c, is_true_or_false).
-func (a *ask) addOOMGroup(job *hostapi.Job) error {
-	v, ok := job.ResourceList["oom_group"]
+// oomGroupAsked returns the job's choice of memory.oom.group, or nil. It accepts the values that
+// PBS accepts for a boolean (openpbs attr_fn_b.c, is_true_or_false).
+func oomGroupAsked(list hostapi.Resources) (*bool, error) {
+	v, ok := list["oom_group"]
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	on := false
 	switch strings.ToLower(v) {
 	case "true", "t", "y", "1":
-		on = true
+		return new(true), nil
 	case "false", "f", "n", "0":
-	default:
-		return fmt.Errorf("resource_list oom_group=%s: neither true nor false", v)
+		return new(false), nil
 	}
-	a.oomGroup = &on
-	return nil
+	return nil, hostapi.Errorf(hostapi.KindJob, "resource_list oom_group=%s: neither true nor false", v)
 }
 
 // decideOOM decides what happens near the limit and when it is hit. Only v2 can be configured for
 // that.
-func (p *policy) decideOOM(l *cgroup.Limits, h host, a ask, _ []holding) error {
+func (p *policy) decideOOM(got *assignment, h host, _ []holding) error {
+	asked, err := oomGroupAsked(got.ask.list)
+	if err != nil {
+		return err
+	}
 	if !p.Memory.Enabled || !h.v2 {
+		if asked != nil && *asked {
+			got.unenforced("oom_group", "memory", p.Memory.Enabled)
+		}
 		return nil
 	}
-	l.OOMGroup = &p.Memory.OOMGroup
-	if a.oomGroup != nil {
-		l.OOMGroup = a.oomGroup
-	}
+	l := &got.limits
+	l.OOMGroup = cmp.Or(asked, &p.Memory.OOMGroup)
 	if p.Memory.HighPercent > 0 && l.Mem != nil {
 		high := wholePages(int64(float64(*l.Mem) * p.Memory.HighPercent / 100))
 		l.MemHigh = &high

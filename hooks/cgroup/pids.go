@@ -10,40 +10,31 @@ import (
 )
 
 var pidsResource = resource{
-	ask: (*ask).addPids,
 	offer: func(h *hook, there *host) (err error) {
-		there.hasPids = h.tree.Has("pids")
 		if h.policy.Pids.Enabled {
 			there.tasks, err = h.tasks()
 		}
 		return err
 	},
 	decide: (*policy).decidePids,
-	unenforced: func(p *policy, l cgroup.Limits, _ host, a ask) []string {
-		if a.pids == nil || l.Pids != nil {
-			return nil
-		}
-		return []string{unenforced(fmt.Sprintf("pids=%d", *a.pids), "pids", p.Pids.Enabled)}
-	},
 	parent: func(_ *policy, l *cgroup.Limits, h host, _ []holding) {
-		if h.tasks > 0 && h.hasPids {
+		if h.tasks > 0 && h.has("pids") {
 			l.Pids = &h.tasks
 		}
 	},
 }
 
-// addPids adds the job's own limit on its tasks.
-func (a *ask) addPids(job *hostapi.Job) error {
-	v, ok := job.ResourceList["pids"]
+// pidsAsked returns the limit on its tasks that a job asks for (-l pids=N), or nil.
+func pidsAsked(list hostapi.Resources) (*int64, error) {
+	v, ok := list["pids"]
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil || n < 1 {
-		return fmt.Errorf("resource_list pids=%s: not a number of 1 or more", v)
+		return nil, hostapi.Errorf(hostapi.KindJob, "resource_list pids=%s: not a number of 1 or more", v)
 	}
-	a.pids = &n
-	return nil
+	return &n, nil
 }
 
 // tasks returns how many tasks all jobs together may have, by [pids] and by the cgroups above them.
@@ -60,23 +51,29 @@ func (h *hook) tasks() (int64, error) {
 	return min(total, *above), nil
 }
 
-func (p *policy) decidePids(l *cgroup.Limits, h host, a ask, _ []holding) error {
-	if !p.Pids.Enabled || !h.hasPids {
+func (p *policy) decidePids(got *assignment, h host, _ []holding) error {
+	asked, err := pidsAsked(got.ask.list)
+	switch {
+	case err != nil:
+		return err
+	case !p.Pids.Enabled || !h.has("pids"):
+		if asked != nil {
+			got.unenforced(fmt.Sprintf("pids=%d", *asked), "pids", p.Pids.Enabled)
+		}
 		return nil
-	}
-	if a.pids != nil && *a.pids > config.MaxPids {
-		return hostapi.Errorf(hostapi.KindJob, "pids requested (%d) exceeds the most that the kernel takes (%d)",
-			*a.pids, config.MaxPids)
+	case asked != nil && *asked > config.MaxPids:
+		return hostapi.Errorf(hostapi.KindJob, "pids requested (%d) exceeds the kernel's maximum (%d)",
+			*asked, config.MaxPids)
 	}
 	limit := p.Pids.Max
 	if limit == config.PidsByCPUs {
-		limit = p.tasksOf(h, a)
+		limit = p.tasksOf(h, got.ask)
+	}
+	if asked != nil && (limit <= 0 || *asked < limit) {
+		limit = *asked
 	}
 	if limit > 0 {
-		l.Pids = &limit
-	}
-	if a.pids != nil && (l.Pids == nil || *a.pids < *l.Pids) {
-		l.Pids = a.pids
+		got.limits.Pids = &limit
 	}
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 // resource is something that jobs are limited to on a host. To add one, put a value of this type in
 // a new file and a line in resources. A nil field means that there is nothing to do.
 type resource struct {
-	// ask reads what the job asks for. An error is the job's fault.
+	// ask adds what events after begin need of the job's request, too. What decide alone needs, it
+	// reads from ask.list. An error is the job's fault.
 	ask func(a *ask, job *hostapi.Job) error
 	// offer reads what all jobs together may have.
 	offer func(h *hook, there *host) error
-	// decide sets the job's limits, given what the other jobs hold. It has no other effect.
-	decide func(p *policy, l *cgroup.Limits, h host, a ask, others []holding) error
-	// unenforced returns a note for each request for which the job has no limit.
-	unenforced func(p *policy, l cgroup.Limits, h host, a ask) []string
+	// decide sets the job's limits, given what the other jobs hold, and notes a request that is not
+	// enforced. It has no other effect.
+	decide func(p *policy, got *assignment, h host, others []holding) error
 	// parent sets the limits of all jobs together, given what they hold.
 	parent func(p *policy, l *cgroup.Limits, h host, jobs []holding)
 }
@@ -29,11 +29,11 @@ var resources = []*resource{
 	&cpuResource, &ioResource, &pmemResource, &rlimitResource,
 }
 
-// unenforced is the note about a request for which this host has no limit.
-func unenforced(what, section string, enabled bool) string {
+// unenforced notes a request for which this host has no limit.
+func (got *assignment) unenforced(what, section string, enabled bool) {
 	why := "this kernel cannot"
 	if !enabled {
 		why = "[" + section + "] is not enabled on this host"
 	}
-	return fmt.Sprintf("%s is not enforced: %s", what, why)
+	got.notes = append(got.notes, fmt.Sprintf("%s is not enforced: %s", what, why))
 }

@@ -103,7 +103,7 @@ func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 		b, err := h.roots.Proc.ReadFile("sys/fs/nr_open")
 		if most, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64); err == nil && perr == nil &&
 			asked.Hard > most {
-			return nil, beyond("%snofile requested (%s) exceeds the most that the kernel takes (%d)", rlimitPrefix,
+			return nil, beyond("%snofile requested (%s) exceeds the kernel's maximum (%d)", rlimitPrefix,
 				rlimitText(asked.Hard), most)
 		}
 	}

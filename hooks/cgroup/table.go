@@ -81,8 +81,8 @@ func (h *hook) fill() error {
 	return nil
 }
 
-// assignmentOf returns what a job was assigned. A job without a mark began before hookhost was installed,
-// and holds what its limits in the kernel say.
+// assignmentOf returns what a job was assigned. A job without a mark began before hookhost was
+// installed, and holds what its limits in the kernel say.
 func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	m, found, err := markOf(j)
 	if err != nil {
@@ -101,11 +101,11 @@ func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err err
 	return assignment{limits: l, allMem: l.Mem == nil || *l.Mem >= h.policy.memTotal(h.node())}, false, nil
 }
 
-// assignmentIn returns what the job was granted according to its mark. If there were too many chunks
-// for the mark, its sums cover all hosts, but the granted mem is right in any case.
+// assignmentIn returns what the job was assigned according to its mark. If there were too many
+// chunks for the mark, its sums cover all hosts, but the assigned mem is right in any case.
 func assignmentIn(m cgroup.JobMark) assignment {
 	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has rejected unreadable requests
-	a.Mem, a.chunks, a.here, a.notes = nil, nil, nil, nil
+	a.Mem, a.list, a.chunks, a.here, a.notes = nil, nil, nil, nil, nil
 	if m.Limits.Mem != nil && !m.AllMem {
 		mem := pbs.Size(*m.Limits.Mem)
 		a.Mem = &mem
@@ -115,7 +115,8 @@ func assignmentIn(m cgroup.JobMark) assignment {
 
 // setAssigned records what a job holds from now on.
 func (h *hook) setAssigned(j *cgroup.Job, got assignment) {
-	got.ask.chunks, got.ask.here, got.ask.notes, got.notes = nil, nil, nil, nil // these are long with many hosts
+	// These are long with many hosts.
+	got.ask.list, got.ask.chunks, got.ask.here, got.ask.notes, got.notes = nil, nil, nil, nil, nil
 	got.ask.had, got.ask.hadGrant = cgroup.Limits{}, nil
 	h.with(j.ID(), func(e *job) {
 		e.cgroup, e.assigned, e.growing, e.unread, e.unmarked = j, &got, nil, false, false

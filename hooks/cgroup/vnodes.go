@@ -119,7 +119,7 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 		hpmem: huge - huge%max(h.hugePages.Default, mb)}
 	o.cgswap = p.reportsCgswap()
 	o.vmem = o.mem // if swap is not limited, vmem equals mem
-	if p.Memsw.Enabled && h.hasMemsw {
+	if p.Memsw.Enabled && h.has("memsw") {
 		// Not below mem: a job may ask for both.
 		o.vmem = max(o.mem, down(mem+swap-int64(p.Memory.Hidden)-int64(p.Memsw.Hidden)))
 	}

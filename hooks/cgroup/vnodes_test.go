@@ -56,7 +56,7 @@ func hostOf(t testing.TB, roots kernfs.Roots, p *policy) (host, map[int]int64) {
 	t.Helper()
 	node, err := topology.Scan(roots)
 	must.NoError(t, err)
-	h := host{node: node, cpus: node.Online, hasMemsw: true, hasPids: true}
+	h := host{node: node, cpus: node.Online, has: func(string) bool { return true }}
 	for _, n := range node.NUMA {
 		if n.HasMemory {
 			h.mems = h.mems.Union(kernfs.IDs(n.ID))
