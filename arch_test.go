@@ -134,7 +134,8 @@ var libraries = map[string][]string{
 
 	"tags.cncf.io/container-device-interface": {"hooks/devices"},
 
-	"pgregory.net/rapid": {}, // tests alone
+	"pgregory.net/rapid":              {}, // tests alone
+	"github.com/rogpeppe/go-internal": {}, // tests alone
 
 	"crypto/tls":  {}, // hookhost talks to no other host
 	"crypto/x509": {},

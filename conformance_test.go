@@ -40,7 +40,7 @@ func TestConformancePageNamesTestsThatExist(t *testing.T) {
 }
 
 // named is how a page names a test: by its function and its directory.
-var named = regexp.MustCompile("`((?:Test|Fuzz)\\w+)` in ([\\w/]+)")
+var named = regexp.MustCompile("`((?:Test|Fuzz)\\w+(?:/[\\w-]+)?)` in ([\\w/]+)")
 
 // wantTests fails where a cell of a page names no test, or names one that is not in its directory.
 func wantTests(t *testing.T, ours map[string]bool, row, cell string) {
@@ -56,12 +56,16 @@ func wantTests(t *testing.T, ours map[string]bool, row, cell string) {
 	}
 }
 
-// testNames are the tests of the tree, "DIRECTORY NAME", whatever their build tags.
+// testNames are the tests of the tree, "DIRECTORY NAME", whatever their build tags. A script of
+// testdata/script is TestScript/NAME.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\([tf] \*testing\.[TF]\)`)
 	names := map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if dir, name := filepath.Split(path); strings.HasSuffix(dir, "/testdata/script/") {
+			names[strings.TrimSuffix(dir, "/testdata/script/")+" TestScript/"+strings.TrimSuffix(name, ".txtar")] = true
+		}
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}

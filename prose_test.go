@@ -173,7 +173,8 @@ func (r *text) names(file *ast.File) {
 			r.find(function.Pos(), "name "+name+" by a verb that says what it does")
 		}
 		behaviour, isTest := strings.CutPrefix(name, "Test")
-		if isTest && function.Recv == nil && behaviour != "Main" && len(camel(behaviour)) < 2 {
+		framework := behaviour == "Main" || behaviour == "Script" // a script's name says its behaviour
+		if isTest && function.Recv == nil && !framework && len(camel(behaviour)) < 2 {
 			r.find(function.Pos(), "name "+name+" by the behaviour that it asserts")
 		}
 	}

@@ -140,10 +140,26 @@ func results(t *testing.T, dir string, names []string) map[namedTest]string {
 		return became
 	}
 	slices.Sort(names)
-	pattern := "^(" + strings.Join(slices.Compact(names), "|") + ")$"
-	out, err := exec.Command("go", "test", "-json", "-count=1", "-timeout=20m", "-run="+pattern, "./"+dir).Output()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	var tests, scripts []string
+	for _, name := range slices.Compact(names) {
+		if script, is := strings.CutPrefix(name, "TestScript/"); is {
+			scripts = append(scripts, script)
+		} else {
+			tests = append(tests, name)
+		}
+	}
+	patterns := []string{"^(" + strings.Join(tests, "|") + ")$"}
+	if len(scripts) > 0 {
+		patterns = append(patterns, "^TestScript$/^("+strings.Join(scripts, "|")+")$")
+	}
+	var out []byte
+	for _, pattern := range patterns {
+		cmd := exec.Command("go", "test", "-json", "-count=1", "-timeout=20m", "-run="+pattern, "./"+dir)
+		events, err := cmd.Output()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		out = append(out, events...)
 	}
 	said := map[string]string{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {

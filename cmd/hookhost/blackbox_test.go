@@ -89,8 +89,14 @@ func newNode(t testing.TB, config ...string) *node {
 	kernfstest.NeedRoot(t)
 	dir, err := os.MkdirTemp("", "hh") // not t.TempDir: a socket lives in it, and its path has to be short
 	must.NoError(t, err)
+	return newNodeIn(t, dir, strings.Join(config, "\n"))
+}
+
+// newNodeIn is newNode in a folder, which is removed with the node.
+func newNodeIn(t testing.TB, dir, config string) *node {
+	t.Helper()
 	n := &node{t: t, dir: dir, prefix: fmt.Sprintf("hhtest_%d%s_%d", os.Getpid(), os.Getenv(inNamespace), nodes.Add(1))}
-	text := "[cgroup]\nprefix = \"" + n.prefix + "\"\n" + strings.Join(config, "\n")
+	text := "[cgroup]\nprefix = \"" + n.prefix + "\"\n" + config
 	must.NoError(t, os.WriteFile(n.path("hookhost.toml"), []byte(text), 0o600))
 	t.Cleanup(func() {
 		n.endDaemon()

@@ -55,35 +55,3 @@ func TestDoctorLooksAtTheDaemon(t *testing.T) {
 		t.Error("doctor says that the daemon has all capabilities")
 	}
 }
-
-// A configuration file that is named has to be there: a mistyped name must not be a node with
-// every default.
-func TestNamedConfigurationIsAbsent(t *testing.T) {
-	n := newNode(t)
-	none := n.path("none.toml")
-	for _, args := range [][]string{{"serve"}, {"doctor"}, {"run", "--", "true"}, {"config", "show"}} {
-		named := n.alone(args...)
-		named.Env = append(named.Env, "HOOKHOST_CONFIG="+none)
-		for _, r := range []result{n.hookhost(append([]string{"--config", none}, args...)...), n.finish(named)} {
-			if r.status != 2 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 ||
-				!strings.Contains(r.stderr, none+": no such file") {
-				t.Errorf("%v: status %d, stdout %q, stderr %q", args, r.status, r.stdout, r.stderr)
-			}
-		}
-		if exists(n.path("state")) {
-			t.Errorf("%v: something was made", args)
-		}
-	}
-	// A daemon whose file goes away keeps what is in force.
-	d := n.serve()
-	must.NoError(t, os.Rename(n.path("hookhost.toml"), n.path("away.toml")))
-	d.cmd.Process.Signal(syscall.SIGHUP)
-	must.Eventually(t, "the daemon says why not", func() bool {
-		b, _ := os.ReadFile(n.path("log"))
-		return strings.Contains(string(b), "hookhost.toml: no such file")
-	})
-	must.NoError(t, os.Rename(n.path("away.toml"), n.path("hookhost.toml")))
-	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
-		t.Errorf("a job afterwards: status %d", r.status)
-	}
-}

@@ -69,54 +69,6 @@ func TestJobsOfAnotherPrefixAreLeftToIt(t *testing.T) {
 	n.event("execjob_end", "5.x", "")
 }
 
-// No command starts a daemon: each says how.
-func TestCommandsWithoutADaemonSayHowToStartIt(t *testing.T) {
-	n := newNode(t)
-	const remedy = "no daemon runs: systemctl start hookhost, or hookhost serve &\n"
-	for _, tt := range []struct {
-		status int
-		args   []string
-	}{
-		{125, []string{"run", "--", "touch", n.path("ran")}},
-		{3, []string{"event", "exechost_periodic", "--input", n.path("event")}},
-		{1, []string{"jobs"}},
-		{1, []string{"top", "--once"}},
-		{1, []string{"attach", "-p", fmt.Sprint(os.Getpid())}},
-	} {
-		must.NoError(t, os.WriteFile(n.path("event"), []byte("{}"), 0o600))
-		began := time.Now()
-		r := n.finish(n.alone(tt.args...))
-		if r.status != tt.status || !strings.HasSuffix(r.stderr, remedy) || strings.Count(r.stderr, "\n") != 1 {
-			t.Errorf("%v: %+v", tt.args, r)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%v: after %v", tt.args, took)
-		}
-	}
-	if exists(n.path("ran")) || n.owner() != 0 {
-		t.Error("the job ran, or a daemon is there")
-	}
-}
-
-// Root has the reports of finished jobs without a daemon.
-func TestReportOfAFinishedJobNeedsNoDaemon(t *testing.T) {
-	n := newNode(t)
-	if r := n.hookhost("run", "--report=none", "--", "true"); r.status != 0 {
-		t.Fatalf("%+v", r)
-	}
-	n.endDaemon()
-	if exists(n.path("run/s")) || len(n.jobDirs()) > 0 {
-		t.Error("the socket or a cgroup is left")
-	}
-	job := "1." + hostNameOf(t)
-	if r := n.hookhost("report", job, "--format=json"); r.status != 0 || !strings.Contains(r.stdout, job) {
-		t.Errorf("report of a finished job: %+v", r)
-	}
-	if r := n.hookhost("report", "2."+hostNameOf(t)); r.status != 1 || !strings.Contains(r.stderr, "no daemon runs") {
-		t.Errorf("report of no job: %+v", r)
-	}
-}
-
 func hostNameOf(t *testing.T) string {
 	t.Helper()
 	name, err := os.Hostname()
