@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,14 +66,6 @@ func TestJobsOfAnotherPrefixAreLeftToIt(t *testing.T) {
 		t.Errorf("the job is lost: %s", r.stdout)
 	}
 	n.event("execjob_end", "5.x", "")
-}
-
-func hostNameOf(t *testing.T) string {
-	t.Helper()
-	name, err := os.Hostname()
-	must.NoError(t, err)
-	name, _, _ = strings.Cut(name, ".")
-	return name
 }
 
 func TestKilledRunEndsItsJobAtOnceAndLeavesNoFiles(t *testing.T) {

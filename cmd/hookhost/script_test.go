@@ -32,6 +32,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": scriptDaemon, "event": scriptEvent, "exits": scriptExits, "refused": scriptRefused,
 			"says": scriptSays, "waitfor": scriptWaitFor, "finished": scriptFinished, "cgroup": scriptCgroup,
+			"pbsserver": scriptPBSServer, "qmgr": scriptQmgr, "registered": scriptRegistered,
 		}})
 }
 
