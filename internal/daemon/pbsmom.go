@@ -144,7 +144,7 @@ func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall)
 	if err := m.conf.learnVntype(ctx, req); err != nil {
 		m.log.Error(err) // the event uses what was known about the node before
 	}
-	return m.host.JudgePBS(ctx, req, home, m.momOf(req, call))
+	return m.host.HandlePBS(ctx, req, home, m.momOf(req, call))
 }
 
 // momOf returns the pbs_mom that runs the hook of a begin: its parent.

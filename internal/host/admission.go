@@ -212,15 +212,15 @@ func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
 }
 
 // dropJobs ends jobs that pbs_mom no longer has, at its exechost_periodic and after its
-// exechost_startup: see dropper.
+// exechost_startup: see dropper.go.
 func (h *Host) dropJobs(ctx context.Context, e *event) (*Verdict, error) {
 	switch {
 	case !e.from.pbs:
 	case e.req.Event == hostapi.EventPeriodic:
-		h.dropper.dropUnlisted(ctx, e.req.JobList, e.from.home)
+		h.dropUnlisted(ctx, e.req.JobList, e.from.home)
 	default:
 		time.AfterFunc(dropAge, func() {
-			h.goBackground(func() { h.dropper.dropForgotten(h.ctx, e.from.home) })
+			h.goBackground(func() { h.dropForgotten(h.ctx, e.from.home) })
 		})
 	}
 	return nil, nil

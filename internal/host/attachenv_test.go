@@ -84,7 +84,7 @@ func sized(t *testing.T, h *Host, e hostapi.Event, ncpus string, accepted bool) 
 	t.Helper()
 	req := requestOf(e, "1.srv")
 	req.Job.ResourceList = hostapi.Resources{"ncpus": ncpus}
-	v, err := h.Judge(t.Context(), req)
+	v, err := h.Handle(t.Context(), req)
 	if err != nil || v.Reject == accepted {
 		t.Fatalf("%s: %+v, %v", e, v, err)
 	}

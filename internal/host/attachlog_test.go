@@ -21,7 +21,7 @@ func TestAttachesAreLoggedWithinBounds(t *testing.T) {
 			}
 			const attaches = 500
 			for range attaches {
-				if _, err := h.Judge(t.Context(), requestOf(hostapi.EventAttach, "1.srv")); (err != nil) != end {
+				if _, err := h.Handle(t.Context(), requestOf(hostapi.EventAttach, "1.srv")); (err != nil) != end {
 					t.Fatal(err)
 				}
 			}
@@ -30,7 +30,7 @@ func TestAttachesAreLoggedWithinBounds(t *testing.T) {
 				t.Errorf("%d lines about %d attaches", lines, attaches)
 			}
 			h.attaches.pace.SetLimit(rate.Inf)
-			h.Judge(t.Context(), requestOf(hostapi.EventAttach, "1.srv"))
+			h.Handle(t.Context(), requestOf(hostapi.EventAttach, "1.srv"))
 			if !strings.Contains(n.log.String(), `"not_logged":`) {
 				t.Error("the log does not say how many it leaves out")
 			}

@@ -147,7 +147,7 @@ func (h *Host) callFor(hook string, recs []*jobstate.Record, due map[string]jobs
 			put(&rec.Timers, hook, after(rec, t, retryCall, now))
 		}
 	}, called...)
-	h.adopter.adopt(h.ctx, c)
+	h.adopt(h.ctx, c)
 }
 
 // inMessages splits the records into parts, each small enough for one message to the hook. There is

@@ -13,7 +13,7 @@ type caller struct {
 	user    bool              // neither root nor MoM: see HandleUser
 	pbs     bool              // pbs_mom, through its hook
 	mom     hostapi.ProcessID // the pbs_mom process, at a begin; zero means unknown
-	home    string            // home directory of pbs_mom: see JudgePBS
+	home    string            // home directory of pbs_mom: see HandlePBS
 	waits   context.Context   // of pbs_mom: ends when nobody takes the answer any more
 }
 

@@ -69,7 +69,7 @@ func (n *node) events(id string) string {
 
 func fromPBS(t *testing.T, h *Host, req *hostapi.Request) *hostapi.Outcome {
 	t.Helper()
-	v, err := h.JudgePBS(t.Context(), req, "", hostapi.ProcessID{})
+	v, err := h.HandlePBS(t.Context(), req, "", hostapi.ProcessID{})
 	if err != nil {
 		t.Fatalf("%s: %v", req.Event, err)
 	}
@@ -96,11 +96,12 @@ func TestBeginWithoutCaller(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newPBSNode(t, &momFiles{})
 			h := n.open()
-			handle := func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-				return h.JudgePBS(ctx, req, "", hostapi.ProcessID{})
+			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+				v, err := h.HandlePBS(ctx, req, "", hostapi.ProcessID{})
+				return outcomeOf(v), err
 			}
 			if tt.direct {
-				handle = h.Judge
+				handle = h.Handle
 			}
 			out, err := handle(tt.ctx, requestOf(hostapi.EventBegin, "1.srv"))
 			if err != nil {
@@ -137,7 +138,7 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 		if !there {
 			cancel()
 		}
-		out, err := h.JudgePBS(ctx, requestOf(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
+		out, err := h.HandlePBS(ctx, requestOf(hostapi.EventPreresume, "1.srv"), "", hostapi.ProcessID{})
 		cancel()
 		if err != nil {
 			t.Fatal(err)
@@ -244,9 +245,9 @@ func TestJobsThatDoNotStart(t *testing.T) {
 					}
 				}
 				fromPBS(t, h, requestOf(hostapi.EventLaunch, "3.srv"))
-				h.dropper.unstarted.mu.Lock()
-				waits, left := len(h.dropper.unstarted.byJob), time.Until(h.dropper.unstarted.byJob["1.srv"][""].at)
-				h.dropper.unstarted.mu.Unlock()
+				h.unstarted.mu.Lock()
+				waits, left := len(h.unstarted.byJob), time.Until(h.unstarted.byJob["1.srv"][""].at)
+				h.unstarted.mu.Unlock()
 				if waits != 2 || left > dropAge || left < dropAge-20*time.Second {
 					t.Errorf("%d timers, the nearest in %v", waits, left)
 				}
@@ -256,9 +257,9 @@ func TestJobsThatDoNotStart(t *testing.T) {
 			}
 			plugintest.Eventually(t, "the job is dropped", func() bool { return n.record("1.srv") == nil })
 			plugintest.Eventually(t, "all timers have rung", func() bool {
-				h.dropper.unstarted.mu.Lock()
-				defer h.dropper.unstarted.mu.Unlock()
-				return len(h.dropper.unstarted.byJob) == 0
+				h.unstarted.mu.Lock()
+				defer h.unstarted.mu.Unlock()
+				return len(h.unstarted.byJob) == 0
 			})
 			if err := h.Close(t.Context()); err != nil { // waits for what they do
 				t.Fatal(err)
@@ -295,11 +296,12 @@ func TestUnlistedJobs(t *testing.T) {
 			n.put("6.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.PBS = false })
 			req := requestOf(hostapi.EventPeriodic, "")
 			req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv"}}
-			handle := func(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-				return h.JudgePBS(ctx, req, "", hostapi.ProcessID{})
+			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+				v, err := h.HandlePBS(ctx, req, "", hostapi.ProcessID{})
+				return outcomeOf(v), err
 			}
 			if tt.direct {
-				handle = h.Judge
+				handle = h.Handle
 			}
 			if out, err := handle(t.Context(), req); err != nil || out.Reject {
 				t.Fatal(out, err)
@@ -338,7 +340,7 @@ func TestJobsThatARestartedMoMHasForgottenEnd(t *testing.T) {
 	}
 	n.put("5.srv", jobstate.PhaseExiting, time.Hour, ended(time.Minute)) // MoM was killed before it sent the end
 	n.put("6.srv", jobstate.PhaseExiting, time.Hour, ended(time.Second)) // the end may be on its way
-	h.dropper.dropForgotten(h.ctx, "")
+	h.dropForgotten(h.ctx, "")
 	for id, lives := range map[string]bool{"1.srv": false, "2.srv": true, "3.srv": true, "4.srv": true, "5.srv": false,
 		"6.srv": true} {
 		if rec := n.record(id); lives != (rec != nil) || lives != (n.events(id) == "") {
@@ -399,7 +401,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 	n := newPBSNode(t, &momFiles{homes: map[string]map[string]bool{"/a": {"4.srv": true}, "": {"6.srv": true}}})
 	h := n.open()
 	var mom hostapi.ProcessID
-	out, err := h.JudgePBS(t.Context(), requestOf(hostapi.EventBegin, "1.srv"), "/a", mom)
+	out, err := h.HandlePBS(t.Context(), requestOf(hostapi.EventBegin, "1.srv"), "/a", mom)
 	if err != nil || out.Reject || n.record("1.srv").MoMHome != "/a" {
 		t.Fatal(out, err, n.record("1.srv"))
 	}
@@ -416,7 +418,7 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		{"", "1.srv 3.srv 4.srv 6.srv"},
 		{"/b", "1.srv 4.srv 6.srv"},
 	} {
-		out, err := h.JudgePBS(t.Context(), requestOf(hostapi.EventPeriodic, ""), tt.home, mom)
+		out, err := h.HandlePBS(t.Context(), requestOf(hostapi.EventPeriodic, ""), tt.home, mom)
 		if err != nil || out.Reject {
 			t.Fatal(out, err)
 		}

@@ -15,7 +15,7 @@ import (
 //	admission.go   the rules by which hooks are called or not; the job's record
 //	chain.go       the hooks
 //	record.go      what changes in the record
-//	answer.go      the verdict, its line in the log, its count
+//	verdict.go     the verdict, its line in the log, its count
 type event struct {
 	req   *hostapi.Request // as hooks get it
 	told  hostapi.Request  // as its sender sent it
@@ -37,7 +37,7 @@ type event struct {
 // ctx bounds only the wait for the job's turn. Once an event has begun, it runs to its end, within
 // the alarms of its hooks. Half an event is worse than one whose caller has gone.
 func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	v, err := h.Judge(ctx, req)
+	v, err := h.judge(ctx, req, caller{outside: true})
 	return outcomeOf(v), err
 }
 
@@ -49,21 +49,16 @@ func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	return outcomeOf(v), err
 }
 
-// Judge is Handle, and also returns the hook at which the event failed.
-func (h *Host) Judge(ctx context.Context, req *hostapi.Request) (*Verdict, error) {
-	return h.judge(ctx, req, caller{outside: true})
-}
-
-// JudgePBS is Judge for an event that pbs_mom itself has sent, through its hook. home is the
-// directory with that MoM's files and tells apart the MoMs of one host; "" means unknown. mom is
-// its process, which matters at a begin; zero means unknown. JudgePBS differs from Judge in three
-// points:
+// HandlePBS is Handle for an event that pbs_mom itself has sent, through its hook. It also returns
+// the hook at which the event failed. home is the directory with that MoM's files and tells apart
+// the MoMs of one host; "" means unknown. mom is its process, which matters at a begin; zero means
+// unknown. HandlePBS differs from Handle in three points:
 //
 //   - ctx belongs to the hook: when it ends, nobody takes the answer, and a begin or preresume that
 //     is not accepted by then is undone.
 //   - Options.PBSHas answers for the job.
 //   - The job_list of an exechost_periodic is a complete list of this MoM's jobs: see dropUnlisted.
-func (h *Host) JudgePBS(ctx context.Context, req *hostapi.Request, home string,
+func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string,
 	mom hostapi.ProcessID) (*Verdict, error) {
 	own := *req
 	own.MoM = nil

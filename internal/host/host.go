@@ -44,8 +44,8 @@ type Host struct {
 	batches   *batches
 	periodics periodics
 	attaches  *attachLog
-	adopter   adopter
-	dropper   *dropper
+	adopting  busy[string] // jobs: see adopt
+	unstarted *timers      // of jobs that have begun and not started
 	moms      momWatch
 	started   startedMoMs
 	counters  counters
@@ -73,8 +73,7 @@ func Open(o Options) (*Host, error) {
 	h.batches = &batches{call: h.callDue, start: h.goBackground}
 	h.timers = newTimers(h.batches.add)
 	h.periodics.tick = func(p *plugin.Plugin) { h.goBackground(func() { h.tick(p) }) }
-	h.adopter = adopter{opt: &h.opt, host: h, lines: h.attaches, taken: &h.counters.adopted}
-	h.dropper = newDropper(h)
+	h.unstarted = newTimers(func(_, job string) { h.dropUnstarted(job) })
 	h.plugins.Start()
 	h.adoptRecords()
 	return h, nil
@@ -127,7 +126,7 @@ func (h *Host) Close(ctx context.Context) error {
 	}
 	h.periodics.stop()
 	h.timers.stop()
-	h.dropper.stop()
+	h.unstarted.stop()
 	waitFor(ctx, &h.events)
 	h.cancel()
 	err := h.plugins.Close(ctx)

@@ -54,17 +54,11 @@ func (h *Host) beginsLate(e *event) bool {
 	if !e.from.pbs || !req.Event.Starts() {
 		return false
 	}
-	entry := h.log.WithField("job", req.Job.ID)
-	if h.opt.Populated != nil {
-		runs, err := h.opt.Populated(req.Job.ID)
-		if err != nil || runs {
-			entry.Warnf("%s of a job that has not begun here and may run already: it does not begin now (%v)",
-				req.Event, cmp.Or(err, errRuns))
-			return false
-		}
-	}
-	if h.opt.PBSHas == nil {
-		return true
+	runs, err := h.opt.Populated(req.Job.ID)
+	if err != nil || runs {
+		h.log.WithField("job", req.Job.ID).Warnf("%s of a job that has not begun here and may run already: "+
+			"it does not begin now (%v)", req.Event, cmp.Or(err, errRuns))
+		return false
 	}
 	has, err := h.opt.PBSHas(req.Job, e.from.home)
 	return has || err != nil

@@ -102,7 +102,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		"attach of pid 1":  {Event: hostapi.EventAttach, PID: 1, Job: &hostapi.Job{ID: "1"}},
 		"attach to no job": requestOf(hostapi.EventAttach, "99.srv"),
 	} {
-		if _, err := h.Judge(t.Context(), req); hostapi.KindOf(err) != hostapi.KindJob {
+		if _, err := h.Handle(t.Context(), req); hostapi.KindOf(err) != hostapi.KindJob {
 			t.Errorf("%s: %v, want a job error", name, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestBeginIsUndone(t *testing.T) {
 	h := n.open()
 	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
-	v, err := h.Judge(t.Context(), req)
+	v, err := h.Handle(t.Context(), req)
 	if err != nil || v.Message != "execjob_begin request rejected by 'b': ncpus=2: at most 1 on this host" {
 		t.Fatal(v, err)
 	}
@@ -152,7 +152,7 @@ func TestBeginIsUndone(t *testing.T) {
 	}
 	// PBS begins the same job again and again.
 	req.Job.ResourceList["ncpus"] = "1"
-	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+	if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
 	}
 	if got := must(t, h, hostapi.EventAbort, "1.srv"); got.Reject || n.record("1.srv") != nil || len(n.reports()) > 0 {
@@ -225,7 +225,7 @@ func TestBeginAgain(t *testing.T) {
 			}
 			req := requestOf(hostapi.EventBegin, "1.srv")
 			req.MoM, req.Job.RunCount = tt.mom, tt.run
-			v, err := h.Judge(t.Context(), req)
+			v, err := h.Handle(t.Context(), req)
 			if tt.busy != "" {
 				if hostapi.KindOf(err) != hostapi.KindBusy || !strings.Contains(err.Error(), tt.busy) {
 					t.Errorf("error %v, want busy, %q", err, tt.busy)
@@ -262,7 +262,7 @@ func TestSerialPerJob(t *testing.T) {
 		func() bool { _, err := os.Stat(filepath.Join(n.dir, "once")); return err == nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := h.Judge(ctx, requestOf(hostapi.EventAttach, "1.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
+	if _, err := h.Handle(ctx, requestOf(hostapi.EventAttach, "1.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("second event of the job: %v, want it to wait in vain", err)
 	}
 	began := time.Now()

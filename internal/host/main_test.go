@@ -88,6 +88,11 @@ func (n *node) open() *Host {
 	o := Options{
 		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Reports: n.finished, Processes: n.procs,
 		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: 5 * time.Second,
+		Populated: func(string) (bool, error) { return false, nil },
+		Observer:  &tally{}, Ended: func() {},
+		SisterUsage: func(*jobstate.Record, []string) map[string]SisterUsage { return nil },
+		PBSHas:      func(*hostapi.Job, string) (bool, error) { return true, nil },
+		PBSStarts:   func(*hostapi.Job, string, hostapi.ProcessID) (bool, error) { return true, nil },
 	}
 	if n.options != nil {
 		n.options(&o)
@@ -184,7 +189,7 @@ func must(t testing.TB, h *Host, e hostapi.Event, id string) *Verdict {
 
 func judge(t testing.TB, h *Host, e hostapi.Event, id string) *Verdict {
 	t.Helper()
-	v, err := h.Judge(t.Context(), requestOf(e, id))
+	v, err := h.judge(t.Context(), requestOf(e, id), caller{outside: true})
 	if err != nil {
 		t.Fatalf("%s of job %s: %v", e, id, err)
 	}

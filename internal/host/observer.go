@@ -46,9 +46,7 @@ func resultOf(reject bool, kind hostapi.Kind) Result {
 
 // Called passes each call of a hook to the observer.
 func (h pluginHost) Called(hook string, out *hostapi.Outcome, err error, took time.Duration) {
-	if h.opt.Observer != nil {
-		h.opt.Observer.Call(hook, resultOf(out != nil && out.Reject, hostapi.KindOf(err)), took)
-	}
+	h.opt.Observer.Call(hook, resultOf(out != nil && out.Reject, hostapi.KindOf(err)), took)
 }
 
 // Counts holds the counters of a Host since Open.

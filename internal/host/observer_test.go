@@ -42,7 +42,7 @@ func TestObserverIsToldOfEachEventAndCall(t *testing.T) {
 	must(t, h, hostapi.EventBegin, "1.srv")
 	judge(t, h, hostapi.EventPrologue, "1.srv")
 	judge(t, h, hostapi.EventLaunch, "1.srv")
-	if v, err := h.Judge(t.Context(), requestOf(hostapi.EventLaunch, "2.srv")); err == nil && !v.Reject {
+	if v, err := h.Handle(t.Context(), requestOf(hostapi.EventLaunch, "2.srv")); err == nil && !v.Reject {
 		t.Errorf("launch of a job that is not here: %+v", v)
 	}
 	o.mu.Lock()

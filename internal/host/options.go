@@ -27,7 +27,7 @@ type Processes interface {
 	Wait(ctx context.Context, id hostapi.ProcessID) error
 }
 
-// Options are the parts of a Host. All are required unless stated otherwise.
+// Options are the parts of a Host. All are required.
 type Options struct {
 	Node      string            // this host as exec_vnode names it
 	Self      hostapi.ProcessID // the Host's own process
@@ -39,25 +39,24 @@ type Options struct {
 
 	// RuntimeDir is for sockets. No other host may use it.
 	RuntimeDir string
-	// Fallback may be nil. Then leftovers of a failed hook are only logged.
+	// Fallback removes what a failed hook has left.
 	Fallback Remover
 	// StartTimeout is how long a hook's program may take to start.
 	StartTimeout time.Duration
 	// Populated reports whether the job's cgroup has processes, no matter who made the cgroup; see
-	// beginsLate. It may be nil if only this host makes cgroups.
+	// beginsLate.
 	Populated func(id string) (bool, error)
-	// Observer may be nil.
-	Observer Observer
-	// Ended, if set, is called when a job's record is gone. It must not wait.
+	Observer  Observer
+	// Ended is called when a job's record is gone. It must not wait.
 	Ended func()
 	// SisterUsage is called at the epilogue of a job of pbs_mom. It returns what the job has used
-	// on each of its sisters. It may be nil if that is unknown.
+	// on each of its sisters.
 	SisterUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage
 	// PBSHas reports whether the pbs_mom with that home has the job; "" is a home that no event has
-	// named. On an error MoM is assumed to have the job. PBSHas may be nil if nobody knows.
+	// named. On an error MoM is assumed to have the job.
 	PBSHas func(job *hostapi.Job, home string) (bool, error)
 	// PBSStarts reports whether the start of a job may still succeed, although another pbs_mom than
 	// mom began it. Either mom, with that home, has started a program of the job, or a child of an
-	// earlier pbs_mom may be doing so. It may be nil if nobody knows.
+	// earlier pbs_mom may be doing so.
 	PBSStarts func(job *hostapi.Job, home string, mom hostapi.ProcessID) (bool, error)
 }

@@ -44,7 +44,7 @@ func (h *Host) update(c *chain, from caller) {
 			jobs[id] = true
 		}
 	}
-	defer h.adopter.adopt(h.ctx, c)
+	defer h.adopt(h.ctx, c)
 	defer h.align(c)
 	note := func(c *chain) func(*jobstate.Record) {
 		return func(rec *jobstate.Record) {

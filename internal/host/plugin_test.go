@@ -377,7 +377,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(n.dir, "run", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left in the runtime directory: %v, %v", left, err)
 	}
-	if _, err := h.Judge(t.Context(), requestOf(hostapi.EventBegin, "2.srv")); hostapi.KindOf(err) != hostapi.KindBusy {
+	_, err := h.Handle(t.Context(), requestOf(hostapi.EventBegin, "2.srv"))
+	if hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("begin after Close: %v, want a busy error", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -16,9 +17,6 @@ const (
 	endAgain = "the end of this job was finished after hookhost had died over it"
 	endOnce  = "the end of this job had to be carried out once more"
 )
-
-// atOnce bounds how many jobs Reconcile ends at the same time.
-const atOnce = 8
 
 // over reports whether the record's job must be ended. why becomes a note in its report.
 func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
@@ -66,25 +64,19 @@ func (h *Host) adoptRecords() {
 // of single jobs are joined.
 func (h *Host) Reconcile(ctx context.Context) error {
 	h.drain()
+	left := slices.DeleteFunc(h.opt.Store.List(), func(rec *jobstate.Record) bool {
+		over, _ := h.over(rec)
+		return !over
+	})
 	var errs []error
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	for _, rec := range h.opt.Store.List() {
-		if over, _ := h.over(rec); !over {
-			continue
+	eachAtOnce(left, func(rec *jobstate.Record) {
+		if err := h.endLeft(ctx, rec.Job.ID); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := h.endLeft(ctx, rec.Job.ID); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
+	})
 	return errors.Join(errs...)
 }
 

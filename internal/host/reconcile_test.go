@@ -92,7 +92,7 @@ func TestMoMDies(t *testing.T) {
 	h := n.open()
 	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.MoM = &mom
-	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+	if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
 	}
 	n.procs.kill(mom)
@@ -104,7 +104,7 @@ func TestMoMDies(t *testing.T) {
 	n.procs.add(mom)
 	req = requestOf(hostapi.EventBegin, "2.srv")
 	req.MoM = &mom
-	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+	if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
 	}
 	must(t, h, hostapi.EventEnd, "2.srv")
@@ -124,7 +124,7 @@ func TestBeginOfAMoMThatDiedIsRefused(t *testing.T) {
 	h := n.open()
 	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.MoM = &hostapi.ProcessID{PID: 4_000_004, StartTime: 3}
-	if v, err := h.Judge(t.Context(), req); hostapi.KindOf(err) != hostapi.KindBusy {
+	if v, err := h.Handle(t.Context(), req); hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if called, _ := os.ReadFile(log); len(called) > 0 || n.record("1.srv") != nil || len(n.reports()) > 0 {

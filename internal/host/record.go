@@ -113,7 +113,7 @@ func (h *Host) recordEnd(ctx context.Context, e *event) error {
 	var left error
 	if e.chain.failures() != nil {
 		left = h.fallback(ctx, e.req.Job.ID)
-		if left == nil && h.opt.Fallback != nil && e.rec != nil {
+		if left == nil && e.rec != nil {
 			e.rec.AddNote("hookhost removed what the job left, because a hook failed to")
 		}
 	}

@@ -20,7 +20,7 @@ func TestMoMsOwnResources(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
 		req := requestOf(e, "1.srv")
 		req.Job.ResourcesUsed = hostapi.Resources{"walltime": "01:02:03", "mem": "1kb"}
-		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 			t.Fatal(v, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestReportHasTheHostsWalltimeAndANoteOfPBSMoMs(t *testing.T) {
 		if e == hostapi.EventEpilogue || e == hostapi.EventEnd {
 			req.Job.ResourcesUsed = hostapi.Resources{"walltime": "01:02:03"}
 		}
-		if out, err := h.JudgePBS(t.Context(), req, "", hostapi.ProcessID{}); err != nil || out.Reject {
+		if out, err := h.HandlePBS(t.Context(), req, "", hostapi.ProcessID{}); err != nil || out.Reject {
 			t.Fatal(e, out, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestWalltimeOfASisterIsTheHostsOwn(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventEnd} {
 		req := requestOf(e, "1.srv")
 		req.Job.MotherSuperior, req.Job.ResourcesUsed = false, hostapi.Resources{"walltime": "01:02:03"}
-		if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+		if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 			t.Fatal(v, err)
 		}
 	}

@@ -65,7 +65,7 @@ func TestTaskIsNotTakenForTheLeadingShell(t *testing.T) {
 	reportFound(h, map[string]*hostapi.JobUpdate{"1.srv": {Begin: requestOf(hostapi.EventBegin, "1.srv")}})
 	launch := requestOf(hostapi.EventLaunch, "1.srv")
 	launch.PID, launch.Job.SessionID = 4_000_003, 4_000_002
-	if v, err := h.Judge(t.Context(), launch); err != nil || v.Reject {
+	if v, err := h.Handle(t.Context(), launch); err != nil || v.Reject {
 		t.Fatalf("launch: %+v, %v", v, err)
 	}
 	if got := n.record("1.srv").Job.SessionID; got != 4_000_002 {
@@ -193,7 +193,7 @@ func TestUndoIsTriedAgain(t *testing.T) {
 	h := n.open()
 	req := requestOf(hostapi.EventBegin, "1.srv")
 	req.Job.ResourceList = hostapi.Resources{"ncpus": "2"}
-	if v, err := h.Judge(t.Context(), req); err != nil || !v.Reject || !strings.Contains(v.Message, "state D") {
+	if v, err := h.Handle(t.Context(), req); err != nil || !v.Reject || !strings.Contains(v.Message, "state D") {
 		t.Fatal(v, err)
 	}
 	if rec := n.record("1.srv"); rec == nil || rec.Timers[endTimer].At.IsZero() {
@@ -224,7 +224,7 @@ func TestJobEndsWhileItsRecordCannotBeWritten(t *testing.T) {
 	must(t, h, hostapi.EventEpilogue, "1.srv")
 	req := requestOf(hostapi.EventEnd, "1.srv")
 	req.Job.ExitStatus = new(3)
-	if v, err := h.Judge(t.Context(), req); err != nil || v.Reject {
+	if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 		t.Fatal(v, err)
 	}
 	text := n.reportOf("1.srv")

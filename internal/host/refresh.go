@@ -37,7 +37,7 @@ func (h *Host) refresh(ctx context.Context, id string, from class) error {
 	if v := c.run(ctx); v.Reject {
 		err = errors.New(v.Message)
 	}
-	defer h.adopter.adopt(h.ctx, c)
+	defer h.adopt(h.ctx, c)
 	h.change(func(rec *jobstate.Record) { recordUpdates(rec, h.opt.Node, c, h.clock.Now()) }, id)
 	return err
 }

@@ -22,7 +22,7 @@ var errLater = errors.New("pbs_mom tells when the job ends")
 // sisterUsage returns the job's usage on its sisters.
 func (h *Host) sisterUsage(rec *jobstate.Record) map[string]SisterUsage {
 	hosts := sistersOf(rec, h.opt.Node)
-	if h.opt.SisterUsage == nil || len(hosts) == 0 {
+	if len(hosts) == 0 {
 		return nil
 	}
 	return h.opt.SisterUsage(rec, hosts)

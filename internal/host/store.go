@@ -28,7 +28,7 @@ func (h *Host) change(fn func(*jobstate.Record), ids ...string) {
 // arm sets the timers of the job according to its record. The caller is updating the record, so the
 // later of two changes counts.
 func (h *Host) arm(rec *jobstate.Record) {
-	h.dropper.arm(rec)
+	h.armUnstarted(rec)
 	set, now := map[string]alarm{}, h.clock.Now()
 	for hook, t := range rec.Timers {
 		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {
@@ -52,11 +52,9 @@ func (h *Host) replace(rec *jobstate.Record) error {
 // forget deletes the job's record and everything else that the host stores about it.
 func (h *Host) forget(id string) error {
 	h.timers.drop(id)
-	h.dropper.forget(id)
+	h.unstarted.drop(id)
 	h.moms.cancel(id)
-	if h.opt.Ended != nil {
-		defer h.opt.Ended()
-	}
+	defer h.opt.Ended()
 	return h.opt.Store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
@@ -107,12 +105,8 @@ func (h *Host) drain() {
 // fallbackLimit bounds Options.Fallback.
 const fallbackLimit = 20 * time.Second
 
-// fallback removes what the job left behind, because a hook has failed to. Without Options.Fallback
-// it does nothing.
+// fallback removes what the job left behind, because a hook has failed to.
 func (h *Host) fallback(ctx context.Context, id string) error {
-	if h.opt.Fallback == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, fallbackLimit)
 	defer cancel()
 	h.log.WithField("job", id).Warn("a hook failed to clean up: the host removes what the job left")

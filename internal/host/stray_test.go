@@ -18,12 +18,12 @@ func strayOf(pid int, match string) hostapi.Stray {
 // found has the host hear of strays, and waits until it is through with them.
 func foundStrays(t *testing.T, h *Host, id string, strays ...hostapi.Stray) {
 	t.Helper()
-	h.adopter.adopt(h.ctx, &chain{answers: []answer{{hook: "mpi",
+	h.adopt(h.ctx, &chain{answers: []answer{{hook: "mpi",
 		out: &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{id: {Strays: strays}}}}}})
 	plugintest.Eventually(t, "the strays are dealt with", func() bool {
-		h.adopter.jobs.mu.Lock()
-		defer h.adopter.jobs.mu.Unlock()
-		return len(h.adopter.jobs.keys) == 0
+		h.adopting.mu.Lock()
+		defer h.adopting.mu.Unlock()
+		return len(h.adopting.keys) == 0
 	})
 }
 
@@ -98,5 +98,5 @@ func TestAdoptRefused(t *testing.T) {
 	}
 	update := &hostapi.JobUpdate{Strays: []hostapi.Stray{strayOf(12, "session")}}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": update}}
-	h.adopter.adopt(h.ctx, &chain{answers: []answer{{out: out}}})
+	h.adopt(h.ctx, &chain{answers: []answer{{out: out}}})
 }

@@ -64,7 +64,7 @@ func TestRoomOfJobsThatAreStuckAtTheirStart(t *testing.T) {
 					tt.change(r)
 				}
 			})
-			out, err := h.JudgePBS(t.Context(), requestOf(hostapi.EventBegin, "2.srv"), "", tt.mom)
+			out, err := h.HandlePBS(t.Context(), requestOf(hostapi.EventBegin, "2.srv"), "", tt.mom)
 			if err != nil || out.Reject == tt.room || n.events("1.srv") != tt.events ||
 				(n.record("1.srv") == nil) != tt.room {
 				t.Errorf("%+v, %v, events %q, record %+v", out, err, n.events("1.srv"), n.record("1.srv"))

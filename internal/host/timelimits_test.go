@@ -59,7 +59,7 @@ func TestAlteringEvents(t *testing.T) {
 		} else {
 			req.Job.ResourceList = hostapi.Resources{"walltime": walltime}
 		}
-		if _, err := h.Judge(t.Context(), req); err != nil {
+		if _, err := h.Handle(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 		if got := n.record("1.srv").Job.ResourceList["walltime"]; got != want {

@@ -225,7 +225,7 @@ func TestUsersRequestsWaitForTheJobsEnd(t *testing.T) {
 		hostapi.EventEnd} {
 		plugintest.Eventually(t, "the one before waits", func() bool { return h.turns.inLine(id) == many+1+i })
 		events.Go(func() {
-			if _, err := h.Judge(t.Context(), requestOf(e, id)); (err != nil) != (e == hostapi.EventAttach) {
+			if _, err := h.Handle(t.Context(), requestOf(e, id)); (err != nil) != (e == hostapi.EventAttach) {
 				t.Errorf("%s: %v", e, err)
 			}
 		})
@@ -257,7 +257,7 @@ func TestDroppedJobWithABusyTurn(t *testing.T) {
 	fromPBS(t, h, req)
 	plugintest.Eventually(t, "its drop waits", func() bool { return h.turns.inLine("1.srv") > 0 })
 	for range 100 {
-		h.dropper.dropForgotten(h.ctx, "")
+		h.dropForgotten(h.ctx, "")
 	}
 	if n := h.turns.inLine("1.srv"); n != 1 {
 		t.Errorf("%d drops of the job wait, want 1", n)

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"sync"
+
+	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // work counts the tasks of a host, so that Close can wait for them. Its zero value is open.
@@ -54,6 +56,20 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) {
 	case <-done:
 	case <-ctx.Done():
 	}
+}
+
+// atOnce bounds how many jobs the host ends at the same time.
+const atOnce = 8
+
+// eachAtOnce calls do for each of the records, for atOnce of them at a time, and waits for all.
+func eachAtOnce(recs []*jobstate.Record, do func(*jobstate.Record)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, rec := range recs {
+		slots <- struct{}{}
+		wg.Go(func() { defer func() { <-slots }(); do(rec) })
+	}
+	wg.Wait()
 }
 
 // busy is a set of keys, each of which works on one thing at a time. Its zero value is empty.

@@ -42,7 +42,7 @@ func (e *Event) Refusable() bool { return e.Request.Event.Refusable() }
 // has continued without it.
 func (e *Event) Owed() bool { return e.Request.Event.ForJob() && !e.Refusable() }
 
-// Becomes says what happens to an event whose caller no longer waits (host.JudgePBS).
+// Becomes says what happens to an event whose caller no longer waits (host.HandlePBS).
 func (e *Event) Becomes() string {
 	switch {
 	case e.Refusable() && e.Request.Event.Undo() != "":

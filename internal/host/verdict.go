@@ -97,9 +97,6 @@ func (v *Verdict) fail(err error) {
 // eventOver records an event that is over.
 func (h *Host) eventOver(req *hostapi.Request, v *Verdict, err error, took time.Duration) {
 	h.logEvent(req, v, err, took)
-	if h.opt.Observer == nil {
-		return
-	}
 	kind := hostapi.KindOf(err)
 	if err == nil {
 		kind = v.Kind
