@@ -81,17 +81,17 @@ func ended(j *cgroup.Job, err error) error {
 // they died. Each step runs even if an earlier one failed, and the outcome has whatever could be
 // measured.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
-	if err := noteMem(j); err != nil { // the memory is released together with the processes
-		h.logOf(j.ID()).Warn(err)
+	if now, err := j.Present(); err == nil && now.Mem != nil { // it is released together with the processes
+		h.sawMem(j.ID(), *now.Mem)
 	}
 	report, notes, killErr := h.kill(ctx, j)
 	h.chartOf(j).end()
-	h.stopWatch(j.ID())
+	h.endWatch(j.ID())
 	out := &hostapi.Outcome{Notes: notes}
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
 		u.Kill = report
-		settleMem(u)
+		settleMem(u, h.snapshot(j.ID()).mem)
 		if err := h.bill(&s, job, u, true); err != nil { // the job has ended in any case
 			h.logOf(j.ID()).Warn(err)
 		}

@@ -23,6 +23,7 @@ type job struct {
 	killDelay *int
 
 	watch   *watch
+	mem     int64 // the greatest sample of memory, in bytes; see settleMem
 	chart   *chart
 	ranks   *rankMemory
 	counted *reading // the node's energy when the job was last counted
@@ -85,6 +86,11 @@ func (h *hook) forget(id string) {
 // setPhase records the job's phase after an event.
 func (h *hook) setPhase(id string, phase hostapi.Phase) {
 	h.with(id, func(e *job) { e.known, e.phase = true, phase })
+}
+
+// sawMem records a sample of the job's memory.
+func (h *hook) sawMem(id string, used int64) {
+	h.with(id, func(e *job) { e.mem = max(e.mem, used) })
 }
 
 // turn can be held by one goroutine at a time.

@@ -158,7 +158,6 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if s.PerTask {
 		h.tendRanks(ctx, j)
 	}
-	errs = append(errs, noteMem(j))
 	u, counters, err := h.measure(j, s)
 	errs = append(errs, err)
 	if u == nil {

@@ -70,19 +70,16 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	return u, counters, err
 }
 
-// noteMem makes the job's peak include what the job holds now.
-func noteMem(j *cgroup.Job) error {
-	err := j.NoteMemPeak()
-	if errors.Is(err, cgroup.ErrNotFound) || errors.Is(err, cgroup.ErrUnsupported) {
-		return nil
+// settleMem determines the mem of a job that ends. seen is the greatest sample that this process
+// took. The mark on the cgroup may lack it, because a user can delay that mark.
+//
+// The cgroup's peak is used for a job if no sample ever showed any memory. It is also used for a
+// job that ran out of memory, which used all it could. Reports keep the greatest value, and the
+// peak includes page cache. So settleMem is called only at the job's end.
+func settleMem(u *hostapi.HostUsage, seen int64) {
+	if seen > 0 && (u.MemBytes == nil || *u.MemBytes < seen) {
+		u.MemBytes, u.MemSource = &seen, memSampled
 	}
-	return err
-}
-
-// settleMem uses the cgroup's peak for a job if no sample ever showed any memory. It also does so
-// for a job that ran out of memory, which used all it could. Reports keep the greatest value, and
-// the peak includes page cache. So settleMem is called only at the job's end.
-func settleMem(u *hostapi.HostUsage) {
 	unseen := u.MemBytes == nil || *u.MemBytes == 0
 	if (unseen || u.OOMKills != nil && *u.OOMKills > 0) && u.CgroupPeakBytes != nil {
 		u.MemBytes, u.MemSource = u.CgroupPeakBytes, memCgroupPeak

@@ -37,20 +37,21 @@ func TestMeasuredMemoryNeverFalls(t *testing.T) {
 // any memory, the kernel's peak is used too.
 func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
 	for _, tt := range []struct {
-		name           string
-		mem, peak, oom int64
-		want           int64
+		name                 string
+		mem, seen, peak, oom int64
+		want                 int64
 	}{
-		{"sampled", 50, 80, 0, 50},
-		{"out of memory", 50, 80, 1, 80},
-		{"unseen", 0, 80, 0, 80},
+		{"sampled", 50, 0, 80, 0, 50},
+		{"the mark lacks the last sample", 50, 60, 80, 0, 60},
+		{"out of memory", 50, 0, 80, 1, 80},
+		{"unseen", 0, 0, 80, 0, 80},
 	} {
 		u := &hostapi.HostUsage{MemBytes: &tt.mem, CgroupPeakBytes: &tt.peak, OOMKills: &tt.oom}
-		settleMem(u)
+		settleMem(u, tt.seen)
 		must.Equal(t, tt.name, tt.want, *u.MemBytes)
 	}
 	u := &hostapi.HostUsage{}
-	settleMem(u)
+	settleMem(u, 0)
 	if u.MemBytes != nil {
 		t.Errorf("mem %d without a memory controller", *u.MemBytes)
 	}

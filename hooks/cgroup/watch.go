@@ -42,6 +42,9 @@ func (h *hook) watch(j *cgroup.Job) {
 		h.follow(ctx, cancel, f)
 		enforcing.Wait()
 		stop()
+		if err := j.NoteMemPeak(h.snapshot(j.ID()).mem); err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+			h.logOf(j.ID()).Warn(err)
+		}
 		h.with(j.ID(), func(e *job) {
 			if e.watch == w {
 				e.watch = nil
@@ -87,6 +90,21 @@ func (h *hook) resized(id string) {
 func (h *hook) stopWatch(id string) {
 	if w := h.snapshot(id).watch; w != nil {
 		w.cancel()
+	}
+}
+
+// peakWait is how long a job's end waits until the job's peak is stored. A user can delay that; see
+// NoteMemPeak of internal/cgroup.
+const peakWait = time.Second
+
+// endWatch stops watching the job and waits until its peak is stored, but no longer than peakWait.
+func (h *hook) endWatch(id string) {
+	if w := h.snapshot(id).watch; w != nil {
+		w.cancel()
+		select {
+		case <-w.done:
+		case <-time.After(peakWait):
+		}
 	}
 }
 

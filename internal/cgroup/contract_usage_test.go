@@ -109,10 +109,6 @@ func testWatchPeak(t *testing.T, w world) {
 	between(t, "cgroup peak", u.CgroupPeak, touched, 256<<20)
 	// The process itself needs some memory too.
 	between(t, "peak", u.MemPeak, touched, touched+24<<20)
-	must.NoError(t, j.NoteMemPeak()) // the job uses less now
-	after, err := j.Usage()
-	must.NoError(t, err)
-	must.Equal(t, "peak", *u.MemPeak, *after.MemPeak)
 }
 
 // watch runs Watch until the test ends.

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -60,33 +59,29 @@ func (d directory) loadPeak() (peak, bool) {
 	return p, err == nil
 }
 
-// raisePeak raises each value of the peak in d's mark to that of p if p's is greater, and returns
-// the result.
-func (d directory) raisePeak(p peak) (peak, error) {
-	d.h.peaks.Lock()
-	defer d.h.peaks.Unlock()
+// raisePeak raises each value of the peak in d's mark to that of p if p's is greater. It may take
+// as long as a user wants: setxattr(2) waits for the lock of the directory. Everybody may call
+// getdents(2), which holds that lock while it writes to the caller's memory. A page of that memory
+// may be in a FUSE file system. So no lock is held meanwhile, and one goroutine at a time raises
+// the peak of a job.
+func (d directory) raisePeak(p peak) error {
 	old, found := d.loadPeak()
 	p = peak{max(p.used, old.used), max(p.all, old.all)}
 	if found && p == old {
-		return p, nil
+		return nil
 	}
-	return p, d.SetXattr(".", peakMark, []byte(p.String()))
+	return d.SetXattr(".", peakMark, []byte(p.String()))
 }
 
-// NoteMemPeak takes a sample as Watch does, for a job that is about to be killed. It fails with
-// ErrNotFound if the job has no cgroup, and with ErrUnsupported if there is no memory controller.
-func (j *Job) NoteMemPeak() error {
+// NoteMemPeak stores used as the job's peak, in bytes, unless a greater one is stored. It may take
+// as long as a user wants, and must not run at the same time as Watch. It fails with ErrNotFound if
+// the job has no cgroup. Without a memory controller it does nothing.
+func (j *Job) NoteMemPeak(used int64) error {
 	d, ok := j.with("memory")
 	if !ok {
-		return fmt.Errorf("peak of job %s: no memory controller: %w", j.id, ErrUnsupported)
+		return nil
 	}
-	r := &reader{dir: d}
-	s := r.sample()
-	if err := errors.Join(r.errs...); err != nil || s == nil {
-		return fmt.Errorf("peak of job %s: %w", j.id, cmp.Or(err, ErrNotFound))
-	}
-	_, err := d.raisePeak(peak{used: s.used()})
-	return j.found(err)
+	return j.found(d.raisePeak(peak{used: used}))
 }
 
 // readPeaks sets the peaks. Before the first sample only the kernel's own peak is known.

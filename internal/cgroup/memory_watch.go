@@ -14,13 +14,13 @@ import (
 // stores the greatest sum of anonymous and shared memory with the cgroup, where Usage reports it as
 // MemPeak.
 //
-// At each sample, onMemory gets that sum in bytes after it was stored, and returns the longest
-// pause until the next one. A nil onMemory means SamplePause. onOOM gets the number of processes
-// that the kernel has killed so far, including earlier ones, whenever Watch sees more of them.
-// Watch fails with ErrUnsupported if there is no memory controller. One watcher per job is enough,
-// but a second one does no harm.
+// At each sample, onMemory gets that sum in bytes and returns the longest pause until the next one.
+// A nil onMemory means SamplePause. onOOM gets the number of processes that the kernel has killed
+// so far, including earlier ones, whenever Watch sees more of them. Watch fails with ErrUnsupported
+// if there is no memory controller. A job has one watcher at a time.
 //
-// The tree's beat takes the samples and calls onMemory, which must not block. The first pauses are
+// The tree's beat takes the samples and calls onMemory, which must not block. Everything that a
+// user can hold up is done by the caller's goroutine, and delays only its job. The first pauses are
 // shorter when watching begins and when the kernel announces that memory ran out. They start at 10
 // milliseconds and double each time. A kill is noticed within 100 milliseconds.
 func (j *Job) Watch(ctx context.Context, onOOM func(int64), onMemory func(int64) time.Duration) error {
@@ -43,12 +43,16 @@ func (j *Job) Watch(ctx context.Context, onOOM func(int64), onMemory func(int64)
 	return fmt.Errorf("watch job %s: %w", j.id, err)
 }
 
-// serve calls onOOM until ctx ends or watching ends.
+// serve stores peaks and calls onOOM until ctx ends or watching ends.
 func (w *watcher) serve(ctx context.Context, onOOM func(int64)) error {
 	for {
 		select {
 		case kills := <-w.kills:
 			onOOM(kills)
+		case p := <-w.peaks:
+			if err := w.store(p); err != nil {
+				return err
+			}
 		case err := <-w.ended:
 			return err
 		case <-ctx.Done():
@@ -70,13 +74,15 @@ type watcher struct {
 	entry  *sample.Entry
 	memory func(int64) time.Duration // onMemory, never nil
 	kills  chan int64                // the newest number not yet passed to onOOM; has room for one
+	peaks  chan peak                 // the newest peak not yet stored; has room for one
 	ended  chan error                // has room for one
 
 	mu       sync.Mutex // guards the next fields, which the listener also writes
 	pause    time.Duration
 	reported int64 // the kills reported so far
 
-	peak     peak // only the beat uses it
+	peak     peak // of all samples; only the beat uses it
+	stored   peak // only serve uses it
 	peakless bool // the kernel does not record the peak of all memory
 }
 
@@ -85,8 +91,9 @@ func newWatcher(d directory, onMemory func(int64) time.Duration) *watcher {
 		onMemory = func(int64) time.Duration { return SamplePause }
 	}
 	return &watcher{
-		dir: d, memory: onMemory, kills: make(chan int64, 1), ended: make(chan error, 1),
-		pause: shortestPause, peak: peak{used: -1}, peakless: !d.Exists(d.memory().peak),
+		dir: d, memory: onMemory, kills: make(chan int64, 1), peaks: make(chan peak, 1),
+		ended: make(chan error, 1), pause: shortestPause, peak: peak{used: -1}, stored: peak{used: -1},
+		peakless: !d.Exists(d.memory().peak),
 	}
 }
 
@@ -102,9 +109,6 @@ func (w *watcher) burst() {
 func (w *watcher) Sample() sample.Next {
 	used, err := w.sample()
 	if err != nil {
-		if used > 0 { // only writing the mark failed
-			w.memory(used)
-		}
 		w.end(err)
 		return sample.Asleep
 	}
@@ -116,8 +120,7 @@ func (w *watcher) Sample() sample.Next {
 	return sample.Next{After: pause - pause/4, Slack: pause / 4}
 }
 
-// sample takes a sample, stores the peak and, on v1, reports kills. It returns the anonymous and
-// shared memory.
+// sample takes a sample and passes the peak on. It returns the anonymous and shared memory.
 func (w *watcher) sample() (used int64, err error) {
 	r := &reader{dir: w.dir}
 	s := r.sample()
@@ -127,20 +130,41 @@ func (w *watcher) sample() (used int64, err error) {
 	if s == nil {
 		return 0, errors.Join(r.errs...)
 	}
-	p := peak{used: s.used()}
+	before := w.peak
+	w.peak.used = max(w.peak.used, s.used())
 	if all := w.all(r); all != nil {
-		p.all = *all
-	}
-	if !w.dir.h.v2 {
-		w.report(r.oomKills())
+		w.peak.all = max(w.peak.all, *all)
 	}
 	if err = errors.Join(r.errs...); err != nil {
 		return 0, err
 	}
-	if p.used > w.peak.used || p.all > w.peak.all {
-		w.peak, err = w.dir.raisePeak(p)
+	if w.peak != before || !w.dir.h.v2 { // v1's kills are known from samples alone
+		newest(w.peaks, w.peak)
 	}
-	return s.used(), err
+	return s.used(), nil
+}
+
+// newest puts v in a channel with room for one, in place of an earlier value that nobody received.
+func newest[V any](c chan V, v V) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- v
+}
+
+// store stores a peak after a sample and, on v1, reports kills.
+func (w *watcher) store(p peak) error {
+	r := &reader{dir: w.dir}
+	if !w.dir.h.v2 {
+		w.report(r.oomKills())
+	}
+	err := errors.Join(r.errs...)
+	if err == nil && p != w.stored {
+		err = w.dir.raisePeak(p)
+		w.stored = p
+	}
+	return err
 }
 
 // all returns all of the job's memory if the kernel does not record its peak.
@@ -167,9 +191,5 @@ func (w *watcher) report(kills *int64) {
 		return
 	}
 	w.reported = *kills
-	select {
-	case <-w.kills:
-	default:
-	}
-	w.kills <- *kills
+	newest(w.kills, *kills)
 }

@@ -132,8 +132,6 @@ type hierarchy struct {
 	leaving               bool     // only jobs that began earlier are in it; the configuration no longer names it
 
 	signal func(pid int, sig syscall.Signal) error // see Options
-
-	peaks sync.Mutex // held while a job's peak is raised
 }
 
 // controllers returns the controllers whose files jobs have here. In the v2 tree these are the

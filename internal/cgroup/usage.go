@@ -16,8 +16,8 @@ type Usage struct {
 
 	Anon, Shmem, File *int64 // current bytes: private, shared, and page cache of files
 
-	// MemPeak is the greatest sum of Anon and Shmem in any sample of Watch and NoteMemPeak, in
-	// bytes. The kernel does not record that sum. MemPeak is nil before the first sample of a job.
+	// MemPeak is the greatest sum of Anon and Shmem in any sample of Watch, in bytes. The kernel
+	// does not record that sum. MemPeak is nil before the first sample of a job.
 	// It misses a peak between two samples. CgroupPeak includes such a peak, along with page cache
 	// and kernel memory.
 	MemPeak *int64
