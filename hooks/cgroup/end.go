@@ -91,7 +91,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
 		u.Kill = report
-		settleMem(u, h.snapshot(j.ID()).mem)
+		settleMem(u, counters, h.snapshot(j.ID()).mem)
 		if err := h.bill(&s, job, u, true); err != nil { // the job has ended in any case
 			h.logOf(j.ID()).Warn(err)
 		}

@@ -74,17 +74,30 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 // took. The mark on the cgroup may lack it, because a user can delay that mark.
 //
 // The cgroup's peak is used for a job if no sample ever showed any memory. It is also used for a
-// job that ran out of memory, which used all it could. Reports keep the greatest value, and the
-// peak includes page cache. So settleMem is called only at the job's end.
-func settleMem(u *hostapi.HostUsage, seen int64) {
+// job that ran out of memory at its own limit, which used all it could. Reports keep the greatest
+// value, and the peak includes page cache. So settleMem is called only at the job's end.
+func settleMem(u *hostapi.HostUsage, counters cgroup.Usage, seen int64) {
 	if seen > 0 && (u.MemBytes == nil || *u.MemBytes < seen) {
 		u.MemBytes, u.MemSource = &seen, memSampled
 	}
 	unseen := u.MemBytes == nil || *u.MemBytes == 0
-	if (unseen || u.OOMKills != nil && *u.OOMKills > 0) && u.CgroupPeakBytes != nil {
+	if (unseen || ranOut(counters)) && u.CgroupPeakBytes != nil {
 		u.MemBytes, u.MemSource = u.CgroupPeakBytes, memCgroupPeak
 	}
 }
+
+// ranOut reports whether the kernel killed processes of a job that had reached its own limit. If
+// the job stayed below, the node or all jobs together had run out of memory. A counter of failures
+// does not tell that: v1's stays 0 on Linux 6.18.
+func ranOut(u cgroup.Usage) bool {
+	reached := func(peak, limit *int64) bool { return peak != nil && limit != nil && *peak >= *limit-largestCharge }
+	return u.OOMKills != nil && *u.OOMKills > 0 &&
+		(reached(u.CgroupPeak, u.MemLimit) || reached(u.MemSwapPeak, u.MemSwapLimit))
+}
+
+// largestCharge bounds what is left below a limit when the kernel kills: eight pages of 64 KiB
+// (PAGE_ALLOC_COSTLY_ORDER of include/linux/mmzone.h). Larger allocations fail without a kill.
+const largestCharge = 512 << 10
 
 // placeOf reads which cpus and NUMA nodes the job may use.
 func (h *hook) placeOf(j *cgroup.Job, u *hostapi.HostUsage) error {

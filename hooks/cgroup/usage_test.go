@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -33,25 +34,30 @@ func TestMeasuredMemoryNeverFalls(t *testing.T) {
 	})
 }
 
-// A job that ran out of memory has used what it could, whatever the samples saw. If no sample saw
-// any memory, the kernel's peak is used too.
+// A job that ran out of memory at its own limit has used what it could, whatever the samples saw.
+// If no sample saw any memory, the kernel's peak is used too.
 func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
 	for _, tt := range []struct {
-		name                 string
-		mem, seen, peak, oom int64
-		want                 int64
+		name                       string
+		mem, seen, peak, swap, oom int64 // MiB, but for the kills
+		want                       int64
 	}{
-		{"sampled", 50, 0, 80, 0, 50},
-		{"the mark lacks the last sample", 50, 60, 80, 0, 60},
-		{"out of memory", 50, 0, 80, 1, 80},
-		{"unseen", 0, 0, 80, 0, 80},
+		{"sampled", 50, 0, 80, 80, 0, 50},
+		{"the mark lacks the last sample", 50, 60, 80, 80, 0, 60},
+		{"out of memory", 50, 0, 80, 80, 1, 80},
+		{"out of memory and swap", 50, 0, 60, 100, 1, 60},
+		{"the node is out of memory", 50, 0, 70, 70, 1, 50},
+		{"unseen", 0, 0, 70, 70, 0, 70},
 	} {
-		u := &hostapi.HostUsage{MemBytes: &tt.mem, CgroupPeakBytes: &tt.peak, OOMKills: &tt.oom}
-		settleMem(u, tt.seen)
-		must.Equal(t, tt.name, tt.want, *u.MemBytes)
+		mem, peak, swap, limit, both := tt.mem*mib, tt.peak*mib, tt.swap*mib, 80*mib, 100*mib
+		counters := cgroup.Usage{CgroupPeak: &peak, MemSwapPeak: &swap, MemLimit: &limit, MemSwapLimit: &both,
+			OOMKills: &tt.oom}
+		u := &hostapi.HostUsage{MemBytes: &mem, CgroupPeakBytes: &peak, OOMKills: &tt.oom}
+		settleMem(u, counters, tt.seen*mib)
+		must.Equal(t, tt.name, tt.want*mib, *u.MemBytes)
 	}
 	u := &hostapi.HostUsage{}
-	settleMem(u, 0)
+	settleMem(u, cgroup.Usage{}, 0)
 	if u.MemBytes != nil {
 		t.Errorf("mem %d without a memory controller", *u.MemBytes)
 	}
