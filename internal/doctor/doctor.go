@@ -109,7 +109,6 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 		findings = append(findings, k.examineWalltime()...)
 		findings = append(findings, k.examineEnergy()...)
 		findings = append(findings, k.examineUnprotected()...)
-		findings = append(findings, may.examineRlimits(n.Settings.File, k.tree.Has("memsw"))...)
 	}
 	findings = append(findings, readUnit(ctx, s, n.Settings.File, roots.Cgroup).examine()...)
 	findings = append(findings, examineTopology(n.Settings.File, roots)...)

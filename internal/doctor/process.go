@@ -3,15 +3,10 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
-
-	"github.com/hookhost/hookhost/internal/config"
 )
 
 // rights are the daemon's permissions if one runs, else those of this process.
@@ -20,7 +15,6 @@ type rights struct {
 	daemon       int    // the daemon's pid; 0 if the other fields describe this process
 	capabilities uint64 // CapEff of /proc/PID/status
 	known        bool   // capabilities were read
-	limitedAS    bool   // RLIMIT_AS is not unlimited
 }
 
 // readRights reads the rights of the daemon, else of this process. It ignores a daemon in another
@@ -37,9 +31,6 @@ func readRights(proc procfs.FS, daemon int) rights {
 			p, r.daemon = d, daemon
 		}
 	}
-	if limits, err := p.Limits(); err == nil { // the soft limit, because the hard one is never lower
-		r.limitedAS = limits.AddressSpace != math.MaxUint64
-	}
 	if status, err := p.NewStatus(); err == nil {
 		r.capabilities, r.known = status.CapEff, true
 	}
@@ -52,8 +43,9 @@ func (r rights) has(capability int) bool { return r.capabilities&(1<<capability)
 // and any change to a process with other ids than the caller's. At execjob_launch the program of
 // pbs_mom still runs as root, and pbs_mom has set RLIMIT_AS to pvmem (openpbs
 // src/resmom/linux/mom_mach.c, mom_set_limits).
-const lostRlimits = "-l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit would have to be raised; " +
-	"where a job asks for them, 'hookhost attach' of its owner's process and 'hookhost run -u' fail"
+const lostRlimits = "[rlimits], manage_rlimit_as, -l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit " +
+	"would have to be raised; where one is to be set, 'hookhost attach' of another user's process and " +
+	"'hookhost run -u' fail"
 
 const lostUsers = "hookhost run -u does not work"
 
@@ -106,37 +98,6 @@ func (r rights) examine() []Finding {
 		findings = append(findings, ok("capabilities", all))
 	}
 	return findings
-}
-
-// examineRlimits reports the effects on jobs' resource limits without CAP_SYS_RESOURCE: see
-// lostRlimits. It reports nothing if nothing configured is lost.
-//
-// If vmem is enforced (memsw), RLIMIT_AS must be unlimited. If it already is, it is not set.
-func (r rights) examineRlimits(cfg *config.File, memsw bool) []Finding {
-	if r.uid != 0 || !r.known || r.has(unix.CAP_SYS_RESOURCE) {
-		return nil
-	}
-	const what = "limits of processes"
-	const advice = "give the daemon CAP_SYS_RESOURCE: CapabilityBoundingSet= of its unit, " +
-		"--cap-add=SYS_RESOURCE of its container; or "
-	var set []string
-	for name, text := range cfg.Rlimits.ByName() {
-		if text != "" {
-			set = append(set, name)
-		}
-	}
-	slices.Sort(set)
-	switch {
-	case len(set) > 0:
-		return []Finding{degraded(what, strings.Join(set, ", ")+" of [rlimits], without CAP_SYS_RESOURCE: "+
-			"what pbs_mom starts gets it where that is no more than pbs_mom's own hard limit, else the job fails; "+
-			"'hookhost attach' of another user's process and 'hookhost run -u' fail", advice+"leave [rlimits] empty")}
-	case cfg.Memory.ManageRlimitAS && cfg.Memsw.Enabled && memsw && r.limitedAS:
-		return []Finding{degraded(what, "RLIMIT_AS is limited here and cannot be lifted without CAP_SYS_RESOURCE: "+
-			"what pbs_mom starts keeps the limit that it has; 'hookhost run -u' fails",
-			advice+"set manage_rlimit_as = false in [memory]")}
-	}
-	return nil
 }
 
 // probePidfd returns the kernel's answer to pidfd_open(2), or nil if the call exists.

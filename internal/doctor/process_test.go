@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -40,44 +39,6 @@ func TestMissingCapabilitiesAreFound(t *testing.T) {
 		}
 		if !slices.Equal(names, tt.want) || blocks != tt.blocks {
 			t.Errorf("%+v: %v, blocks %t, want %v, %t", tt.rights, names, blocks, tt.want, tt.blocks)
-		}
-	}
-}
-
-// Limits of what pbs_mom starts can be lowered without CAP_SYS_RESOURCE, so no finding blocks.
-func TestLimitsThatNeedCapSysResource(t *testing.T) {
-	without := rights{uid: 0, known: true}
-	for _, tt := range []struct {
-		name   string
-		rights rights
-		edit   func(*config.File)
-		memsw  bool
-		status Status // "" for no finding
-		blocks bool
-	}{
-		{"with it", rights{uid: 0, known: true, capabilities: 1 << unix.CAP_SYS_RESOURCE}, func(f *config.File) {
-			f.Rlimits.Nofile = "100"
-		}, true, "", false},
-		{"another user looks", rights{uid: 1000, known: true}, func(f *config.File) {
-			f.Rlimits.Nofile = "100"
-		}, true, "", false},
-		{"nothing configured", without, nil, true, "", false},
-		{"rlimits", without, func(f *config.File) { f.Rlimits.Nofile = "100" }, false, "degraded", false},
-		{"RLIMIT_AS is limited", rights{uid: 0, known: true, limitedAS: true}, nil, true, "degraded", false},
-		{"RLIMIT_AS is limited, vmem is not", rights{uid: 0, known: true, limitedAS: true}, nil, false, "", false},
-		{"RLIMIT_AS is left alone", rights{uid: 0, known: true, limitedAS: true}, func(f *config.File) {
-			f.Memory.ManageRlimitAS = false
-		}, true, "", false},
-	} {
-		cfg := config.Default()
-		if tt.edit != nil {
-			tt.edit(cfg)
-		}
-		findings := tt.rights.examineRlimits(cfg, tt.memsw)
-		f := append(findings, Finding{})[0]
-		advised := strings.Contains(f.Advice, "CapabilityBoundingSet")
-		if f.Status != tt.status || f.Blocks != tt.blocks || advised != (tt.status != "") {
-			t.Errorf("%s: %+v, want %q, blocks %t", tt.name, f, tt.status, tt.blocks)
 		}
 	}
 }

@@ -23,7 +23,6 @@ type volume struct {
 	readOnly bool
 	free     int64 // bytes
 	noInodes bool
-	lock     error // error of flock
 }
 
 // The minimum room in the state directory for writing files, and the threshold for a warning.
@@ -75,15 +74,6 @@ func readVolume(dir string) (v volume, err error) {
 	}
 	v.kind, v.readOnly = int64(st.Type)&math.MaxUint32, st.Flags&unix.ST_RDONLY != 0
 	v.free, v.noInodes = int64(st.Bavail)*st.Bsize, st.Files > 0 && st.Ffree == 0
-	f, err := os.Open(path)
-	if err != nil {
-		return v, err
-	}
-	defer f.Close() // which unlocks
-	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
-		v.lock = err
-	}
 	return v, nil
 }
 
@@ -102,8 +92,6 @@ func (v volume) examine() Finding {
 		return blocking(what, name+" is on a file system that is mounted read-only", "remount it, or "+elsewhere)
 	case v.free < leastRoom || v.noInodes:
 		return blocking(what, name+" is on a file system that is full", "make room, or "+elsewhere)
-	case v.lock != nil:
-		return blocking(what, fmt.Sprintf("%s cannot be locked: %v", name, v.lock), elsewhere)
 	case remote[v.kind] != "":
 		return degraded(what,
 			fmt.Sprintf("%s is on %s: locks and writes depend on a server, and no two nodes may share it",

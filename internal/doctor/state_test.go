@@ -4,8 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestStateDirectoryIsExamined(t *testing.T) {
@@ -20,7 +18,6 @@ func TestStateDirectoryIsExamined(t *testing.T) {
 		{"full", func(v *volume) { v.free = 0 }, "impossible", true},
 		{"no inodes", func(v *volume) { v.noInodes = true }, "impossible", true},
 		{"nearly full", func(v *volume) { v.free = 2 << 20 }, "degraded", false},
-		{"no locks", func(v *volume) { v.lock = unix.ENOLCK }, "impossible", true},
 		{"NFS", func(v *volume) { v.kind = 0x6969 }, "degraded", false},
 		{"tmpfs", func(v *volume) { v.kind = 0x01021994 }, "degraded", false},
 		{"anybody's", func(v *volume) { v.foreign = errors.New("mode 0777") }, "impossible", true},
