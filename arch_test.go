@@ -66,8 +66,8 @@ var edges = map[string][]string{
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/openpbs": {"hostapi", "internal/pbs"},
 
-	"internal/settings": {"integrations/openpbs", "internal/config", "internal/nodestate", "internal/pbs",
-		"internal/plugin"},
+	"internal/settings": {"integrations/openpbs", "internal/config", "internal/disk", "internal/nodestate",
+		"internal/pbs", "internal/plugin"},
 
 	"internal/pbscgroups": {"internal/config"},
 

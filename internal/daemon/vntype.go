@@ -38,10 +38,9 @@ func (c *configuration) learnVntype(ctx context.Context, req *hostapi.Request) e
 		if v.File == "" {
 			return fmt.Errorf("keep vntype %s: %w", told, config.ErrNoMoM)
 		}
-		if err := v.File.Write(told); err != nil {
+		if err := v.Write(told); err != nil {
 			return fmt.Errorf("keep vntype: %w", err)
 		}
-		v.Name, v.There = told, true
 	}
 	if v.There && told != v.Name {
 		setVntype(req, natural, v.Name)

@@ -43,8 +43,8 @@ func (r rights) has(capability int) bool { return r.capabilities&(1<<capability)
 // and any change to a process with other ids than the caller's. At execjob_launch the program of
 // pbs_mom still runs as root, and pbs_mom has set RLIMIT_AS to pvmem (openpbs
 // src/resmom/linux/mom_mach.c, mom_set_limits).
-const lostRlimits = "[rlimits], manage_rlimit_as, -l rlimit_... and pvmem hold in what pbs_mom starts, unless a limit " +
-	"would have to be raised; where one is to be set, 'hookhost attach' of another user's process and " +
+const lostRlimits = "[rlimits], manage_rlimit_as, -l rlimit_... and pvmem hold in what pbs_mom starts, unless a " +
+	"limit would have to be raised; where one is to be set, 'hookhost attach' of another user's process and " +
 	"'hookhost run -u' fail"
 
 const lostUsers = "hookhost run -u does not work"

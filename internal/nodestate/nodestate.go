@@ -1,14 +1,12 @@
 // Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a
 // boot.
 //
-//	PBS_HOME/mom_priv/vntype    what PBS calls the node's type; see Vntype
 //	cgroup.offline              that hook cgroup has put the node's vnodes offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
 //	vnodes                      the vnodes of NUMA nodes that PBS was told of; see Vnodes
 //
-// All but the first are in the state directory. A file is replaced as a whole or not at all, and is
-// on disk when its call returns. Only root writes into either directory, so what is read here is
-// root's word.
+// They are in the state directory. A file is replaced as a whole or not at all, and is on disk when
+// its call returns. Only root writes there, so what is read here is root's word.
 package nodestate
 
 import (

@@ -4,18 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// Vntype is resources_available.vntype of this host's natural vnode, and the file that contains it.
+// Vntype is resources_available.vntype of this host's natural vnode, and the file that contains it:
+// mom_priv/vntype of pbs_mom's home, in its first line.
+//
+// The file is the only place where a node has its vntype. An administrator writes it, or the
+// daemon, if it finds a vntype in MoM's vnode_list and no file. MoM itself does not read it, and
+// knows nothing of a vntype that qmgr has set (openpbs pbs_cgroups.PY, _get_vnode_type).
 type Vntype struct {
-	Name  string           // "" if none is known
-	File  nodestate.Vntype // "" if pbs_mom has no home here
-	There bool             // the file exists
-	shut  bool             // only root may read it
+	Name  string // "" if none is known
+	File  string // "" if pbs_mom has no home here
+	There bool   // the file exists
+	shut  bool   // only root may read it
 }
+
+const maxVntype = 256 // bytes; PBS's names are shorter
 
 // ReadVntype reads the vntype. A file that is missing, or that this user may not read, is not an
 // error.
@@ -27,17 +37,45 @@ func ReadVntype(cfg *config.OpenPBS) (Vntype, error) {
 	if err != nil {
 		return Vntype{}, fmt.Errorf("vntype: %w", err)
 	}
-	v := Vntype{File: nodestate.VntypeOf(home)}
-	v.Name, err = v.File.Read()
+	v := Vntype{File: filepath.Join(home, "mom_priv", "vntype")}
+	b, err := os.ReadFile(v.File)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return v, nil
 	case errors.Is(err, fs.ErrPermission):
 		v.shut = true
 		return v, nil
+	case err != nil:
+		return v, err
 	}
-	v.There = err == nil
-	return v, err
+	line, _, _ := strings.Cut(string(b), "\n")
+	name := strings.TrimSpace(line)
+	if err := checkVntype(name); name != "" && err != nil {
+		return v, fmt.Errorf("read %s: %w", v.File, err)
+	}
+	v.Name, v.There = name, true
+	return v, nil
+}
+
+// Write writes a vntype to the file. Other users may read it, as the one that the stock hook
+// writes.
+func (v *Vntype) Write(name string) error {
+	if err := checkVntype(name); err != nil {
+		return err
+	}
+	if err := disk.Replace(v.File, []byte(name+"\n"), 0o644); err != nil {
+		return err
+	}
+	v.Name, v.There = name, true
+	return nil
+}
+
+// checkVntype refuses what cannot be a vntype: an empty or endless one and control characters.
+func checkVntype(v string) error {
+	if v == "" || len(v) > maxVntype || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("vntype %.40q: want one line of 1 to %d bytes", v, maxVntype)
+	}
+	return nil
 }
 
 // String returns the vntype and its file, or why there is none.
