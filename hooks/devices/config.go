@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -43,9 +43,9 @@ func (p *policy) options(nvml string) inventory.Options {
 
 // nodeAt returns the device that a path in /dev refers to.
 func nodeAt(path string) (topology.DeviceNode, error) {
-	n, err := devfilter.StatNode(path)
+	n, err := devrule.StatNode(path)
 	if err != nil {
 		return topology.DeviceNode{}, err
 	}
-	return topology.DeviceNode{Path: path, Block: n.Kind == devfilter.Block, Major: n.Major, Minor: n.Minor}, nil
+	return topology.DeviceNode{Path: path, Block: n.Kind == devrule.Block, Major: n.Major, Minor: n.Minor}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -25,7 +26,7 @@ type hook struct {
 	tree    *cgroup.Tree
 	node    *topology.Node
 	keeper  *inventoryKeeper
-	look    devfilter.Lookup
+	look    devrule.Lookup
 	cdi     cdiDir
 	mapping mappingDir
 	now     func() time.Time
@@ -68,7 +69,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
 	}
 	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Host["state_dir"],
-		p.options(s.Host["nvml"]), devfilter.Nodes("/dev"), s.Log)
+		p.options(s.Host["nvml"]), devrule.Nodes("/dev"), s.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome,
 // open creates the hook of a node. It changes nothing on the node and does not scan for devices,
 // but loads the results of an earlier scan.
 func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, find inventory.Options,
-	look devfilter.Lookup, log *logrus.Entry) (*hook, error) {
+	look devrule.Lookup, log *logrus.Entry) (*hook, error) {
 	tree, err := cgroup.Detect(roots, opt)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)

@@ -20,7 +20,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi/hooktest"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -297,7 +297,7 @@ func TestDriverLoadedLater(t *testing.T) {
 	if got := n.opens(early, uverbs, unix.O_RDWR); got != unix.EPERM {
 		t.Fatalf("before the driver: %v, want EPERM", got)
 	}
-	n.nodes.Store(&map[string]devfilter.Node{"infiniband/uverbs0": {Kind: devfilter.Char, Major: 231, Minor: 192}})
+	n.nodes.Store(&map[string]devrule.Node{"infiniband/uverbs0": {Kind: devrule.Char, Major: 231, Minor: 192}})
 	late := n.job("2.srv")
 	n.do(hostapi.EventBegin, "2.srv")
 	n.do(hostapi.EventLaunch, "1.srv")

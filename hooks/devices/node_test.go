@@ -23,7 +23,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -45,12 +45,12 @@ type node struct {
 	found atomic.Pointer[inventory.Inventory]
 	boot  func() (*hook, error)
 	// nodes are the nodes in /dev in addition to those of the base list, by name.
-	nodes  atomic.Pointer[map[string]devfilter.Node]
+	nodes  atomic.Pointer[map[string]devrule.Node]
 	logged lockedBuffer
 }
 
-func (n *node) lookup(name string) ([]devfilter.Node, error) {
-	var list []devfilter.Node
+func (n *node) lookup(name string) ([]devrule.Node, error) {
+	var list []devrule.Node
 	if nodes := n.nodes.Load(); nodes != nil {
 		for have, node := range *nodes {
 			if ok, err := path.Match(name, have); err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -16,7 +16,7 @@ import (
 type entry struct {
 	text  string
 	base  bool // from the base list
-	rules []devfilter.Rule
+	rules []devrule.Rule
 }
 
 // common are the devices that every job may open.
@@ -26,18 +26,18 @@ type common []entry
 // and those that exist but are not device nodes. For the base list it has only the latter, since
 // most of its names are missing on most nodes. resolve fails if an entry cannot name any device
 // node.
-func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, err error) {
+func (p *policy) resolve(look devrule.Lookup) (list common, missing []string, err error) {
 	var problem error
-	tolerant := func(name string) (nodes []devfilter.Node, _ error) {
+	tolerant := func(name string) (nodes []devrule.Node, _ error) {
 		nodes, problem = look(name)
 		return nodes, nil
 	}
-	base := devfilter.Base(p.Devices.Fuse)
+	base := devrule.Base(p.Devices.Fuse)
 	for i, e := range slices.Concat(base, p.Devices.Allow) {
 		problem = nil
-		rules, unknown, err := devfilter.Resolve([]any{e}, tolerant)
+		rules, unknown, err := devrule.Resolve([]any{e}, tolerant)
 		if err != nil {
-			_, _, whole := devfilter.Resolve(p.Devices.Allow, tolerant) // names the faulty entry
+			_, _, whole := devrule.Resolve(p.Devices.Allow, tolerant) // names the faulty entry
 			return nil, nil, fmt.Errorf("devices.%w", cmp.Or(whole, err))
 		}
 		switch {
@@ -46,7 +46,7 @@ func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, 
 		case i >= len(base):
 			missing = append(missing, unknown...)
 		}
-		list = append(list, entry{text: devfilter.Show(e), base: i < len(base), rules: rules})
+		list = append(list, entry{text: devrule.Show(e), base: i < len(base), rules: rules})
 	}
 	return list, missing, nil
 }
@@ -60,7 +60,7 @@ func (p *policy) resolve(look devfilter.Lookup) (list common, missing []string, 
 // not answer. Rules that might open such a device are left out too.
 func (c common) guarded(inv *inventory.Inventory, beside unseen) (kept common, leftOut []string) {
 	for _, e := range c {
-		var rules, out []devfilter.Rule
+		var rules, out []devrule.Rule
 		var why string
 		for _, r := range e.rules {
 			what := beside.opened(r, e.base)
@@ -88,14 +88,14 @@ func (c common) guarded(inv *inventory.Inventory, beside unseen) (kept common, l
 }
 
 // opens returns the first device of the inventory that the rule would let every job open.
-func opens(r devfilter.Rule, inv *inventory.Inventory) (topology.Device, topology.DeviceNode, bool) {
+func opens(r devrule.Rule, inv *inventory.Inventory) (topology.Device, topology.DeviceNode, bool) {
 	if inv == nil {
 		return topology.Device{}, topology.DeviceNode{}, false
 	}
 	for _, d := range inv.Devices {
 		for _, n := range d.Nodes {
-			for _, a := range []devfilter.Access{devfilter.Read, devfilter.Write} {
-				if devfilter.Allows([]devfilter.Rule{r}, kindOf(n), n.Major, n.Minor, a) {
+			for _, a := range []devrule.Access{devrule.Read, devrule.Write} {
+				if devrule.Allows([]devrule.Rule{r}, kindOf(n), n.Major, n.Minor, a) {
 					return d, n, true
 				}
 			}
@@ -106,23 +106,23 @@ func opens(r devfilter.Rule, inv *inventory.Inventory) (topology.Device, topolog
 
 // with returns the rules of a job with that grant, which may be nil. The job's devices also get m,
 // like those in the base list.
-func (c common) with(g *inventory.Grant) []devfilter.Rule {
-	var rules []devfilter.Rule
+func (c common) with(g *inventory.Grant) []devrule.Rule {
+	var rules []devrule.Rule
 	for _, e := range c {
 		rules = append(rules, e.rules...)
 	}
 	for _, n := range grantNodes(g) {
-		rules = append(rules, devfilter.Rule{Kind: kindOf(n), Major: n.Major, Minor: n.Minor,
-			Access: devfilter.Read | devfilter.Write | devfilter.Mknod})
+		rules = append(rules, devrule.Rule{Kind: kindOf(n), Major: n.Major, Minor: n.Minor,
+			Access: devrule.Read | devrule.Write | devrule.Mknod})
 	}
 	return rules
 }
 
-func kindOf(n topology.DeviceNode) devfilter.Kind {
+func kindOf(n topology.DeviceNode) devrule.Kind {
 	if n.Block {
-		return devfilter.Block
+		return devrule.Block
 	}
-	return devfilter.Char
+	return devrule.Char
 }
 
 // unseen are devices that are given to jobs but may be missing in the inventory. That happens
@@ -136,7 +136,7 @@ type unseen struct {
 
 // unseenBy returns which of the node's devices may be missing in inv. A nil inv means that nothing
 // is known. majors is called only if GPUs may be missing.
-func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, majors func() ([]uint32, error)) unseen {
+func (p *policy) unseenBy(inv *inventory.Inventory, look devrule.Lookup, majors func() ([]uint32, error)) unseen {
 	var u unseen
 	if inv == nil {
 		inv = &inventory.Inventory{}
@@ -152,7 +152,7 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devfilter.Lookup, major
 				nodes, _ := look(strings.TrimPrefix(path, "/dev/")) // what cannot be examined cannot be opened
 				for _, n := range nodes {
 					u.configured = append(u.configured, topology.Device{ID: path, Resource: d.Resource,
-						Nodes: []topology.DeviceNode{{Path: path, Block: n.Kind == devfilter.Block, Major: n.Major,
+						Nodes: []topology.DeviceNode{{Path: path, Block: n.Kind == devrule.Block, Major: n.Major,
 							Minor: n.Minor}}})
 				}
 			}
@@ -183,21 +183,21 @@ func unknown(inv *inventory.Inventory, names ...string) string {
 
 // opened describes what a rule would let every job open, or returns "". Rules of the base list
 // never open GPUs.
-func (u unseen) opened(r devfilter.Rule, base bool) string {
-	if r.Access&(devfilter.Read|devfilter.Write) == 0 {
+func (u unseen) opened(r devrule.Rule, base bool) string {
+	if r.Access&(devrule.Read|devrule.Write) == 0 {
 		return ""
 	}
 	if d, n, ok := opens(r, &inventory.Inventory{Devices: u.configured}); ok {
 		return fmt.Sprintf("would let every job open %s (%s), which is %s", n.Path, n, d.Resource)
 	}
-	if u.why == "" || base || r.Kind == devfilter.Block || !u.mayBeGPU(r.Major, r.Minor) {
+	if u.why == "" || base || r.Kind == devrule.Block || !u.mayBeGPU(r.Major, r.Minor) {
 		return ""
 	}
 	return fmt.Sprintf("may let every job open GPUs, and it is not known which there are (%s)", u.why)
 }
 
 func (u unseen) mayBeGPU(major, minor uint32) bool {
-	if major == devfilter.Any {
+	if major == devrule.Any {
 		return true
 	}
 	return (u.majors == nil || slices.Contains(u.majors, major)) && !inventory.IsNoGPU(major, minor)

@@ -9,23 +9,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/devfilter"
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
 // lookup is a /dev with the nodes of an NVIDIA node.
-func lookup(name string) ([]devfilter.Node, error) {
+func lookup(name string) ([]devrule.Node, error) {
 	switch name {
 	case "nvidia0":
-		return []devfilter.Node{{Kind: devfilter.Char, Major: 195}}, nil
+		return []devrule.Node{{Kind: devrule.Char, Major: 195}}, nil
 	case "nvidia*":
-		return []devfilter.Node{{Kind: devfilter.Char, Major: 195}, {Kind: devfilter.Char, Major: 195, Minor: 255}}, nil
+		return []devrule.Node{{Kind: devrule.Char, Major: 195}, {Kind: devrule.Char, Major: 195, Minor: 255}}, nil
 	case "nvidiactl":
-		return []devfilter.Node{{Kind: devfilter.Char, Major: 195, Minor: 255}}, nil
+		return []devrule.Node{{Kind: devrule.Char, Major: 195, Minor: 255}}, nil
 	case "fuse":
-		return []devfilter.Node{{Kind: devfilter.Char, Major: 10, Minor: 229}}, nil
+		return []devrule.Node{{Kind: devrule.Char, Major: 10, Minor: 229}}, nil
 	}
 	return nil, nil
 }
@@ -149,7 +149,7 @@ func TestGuardedWhileUnknown(t *testing.T) {
 			if stays := len(kept[len(kept)-1].rules) > 0; stays != (tt.said == "") {
 				t.Errorf("it stays: %t", stays)
 			}
-			if !devfilter.Allows(kept.with(nil), devfilter.Char, 1, 3, devfilter.Read) {
+			if !devrule.Allows(kept.with(nil), devrule.Char, 1, 3, devrule.Read) {
 				t.Error("null is closed")
 			}
 		})
@@ -165,7 +165,7 @@ func TestResolveNames(t *testing.T) {
 	}
 	// A file that is not a device node counts as missing, in the base list and in devices.allow,
 	// and is reported.
-	stray := func(name string) ([]devfilter.Node, error) {
+	stray := func(name string) ([]devrule.Node, error) {
 		if name == "knem" || name == "typo" {
 			return nil, errors.New(name + " is no device")
 		}
@@ -176,8 +176,8 @@ func TestResolveNames(t *testing.T) {
 	if diff := cmp.Diff([]string{"knem is no device", "typo is no device"}, missing); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
-	if rules := list[len(list)-1].rules; len(rules) != 1 || !devfilter.Allows(list.with(nil), devfilter.Char, 1, 3,
-		devfilter.Read) {
+	if rules := list[len(list)-1].rules; len(rules) != 1 || !devrule.Allows(list.with(nil), devrule.Char, 1, 3,
+		devrule.Read) {
 		t.Errorf("the other entries are gone: %v", list)
 	}
 	p.Devices.Allow = []any{"c 1:3 r", "c 1 rwm"}
@@ -194,33 +194,33 @@ func TestRulesOfGrant(t *testing.T) {
 	p.Devices.Allow = []any{"b 8:0 r"}
 	list, _, err := p.resolve(lookup)
 	must.NoError(t, err)
-	const rw = devfilter.Read | devfilter.Write
+	const rw = devrule.Read | devrule.Write
 	none, one := list.with(nil), list.with(&inventory.Grant{Devices: []topology.Device{migInstance(), a100(3)},
 		Shared: nvidiaShared})
 	for _, tt := range []struct {
 		name         string
-		kind         devfilter.Kind
+		kind         devrule.Kind
 		major, minor uint32
-		access       devfilter.Access
+		access       devrule.Access
 		none, one    bool
 	}{
-		{"null", devfilter.Char, 1, 3, rw, true, true},
-		{"allowed to all", devfilter.Block, 8, 0, devfilter.Read, true, true},
-		{"and not more than that", devfilter.Block, 8, 0, rw, false, false},
-		{"its GPU", devfilter.Char, 195, 3, rw, false, true},
-		{"the GPU of its MIG instance", devfilter.Char, 195, 0, rw, false, true},
-		{"its MIG instance", devfilter.Char, 236, 21, rw, false, true},
-		{"another MIG instance", devfilter.Char, 236, 30, rw, false, false},
-		{"another GPU", devfilter.Char, 195, 4, rw, false, false},
-		{"shared", devfilter.Char, 195, 255, rw, false, true},
-		{"a block device of the same numbers", devfilter.Block, 195, 3, devfilter.Read, false, false},
-		{"fuse", devfilter.Char, 10, 229, rw, false, false},
+		{"null", devrule.Char, 1, 3, rw, true, true},
+		{"allowed to all", devrule.Block, 8, 0, devrule.Read, true, true},
+		{"and not more than that", devrule.Block, 8, 0, rw, false, false},
+		{"its GPU", devrule.Char, 195, 3, rw, false, true},
+		{"the GPU of its MIG instance", devrule.Char, 195, 0, rw, false, true},
+		{"its MIG instance", devrule.Char, 236, 21, rw, false, true},
+		{"another MIG instance", devrule.Char, 236, 30, rw, false, false},
+		{"another GPU", devrule.Char, 195, 4, rw, false, false},
+		{"shared", devrule.Char, 195, 255, rw, false, true},
+		{"a block device of the same numbers", devrule.Block, 195, 3, devrule.Read, false, false},
+		{"fuse", devrule.Char, 10, 229, rw, false, false},
 	} {
 		for _, of := range []struct {
-			rules []devfilter.Rule
+			rules []devrule.Rule
 			want  bool
 		}{{none, tt.none}, {one, tt.one}} {
-			if got := devfilter.Allows(of.rules, tt.kind, tt.major, tt.minor, tt.access); got != of.want {
+			if got := devrule.Allows(of.rules, tt.kind, tt.major, tt.minor, tt.access); got != of.want {
 				t.Errorf("%s: %t, want %t (%d rules)", tt.name, got, of.want, len(of.rules))
 			}
 		}

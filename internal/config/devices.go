@@ -1,15 +1,15 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/hookhost/hookhost/internal/devrule"
 )
 
 // Devices configures which devices jobs may open.
@@ -44,8 +44,8 @@ var (
 // check returns an error for the first invalid value, with its key.
 func (d Devices) check() error {
 	for _, entry := range d.Allow {
-		if err := checkAllow(entry); err != nil {
-			return fmt.Errorf("devices.allow: %v: %w", shownEntry(entry), err)
+		if err := devrule.Check(entry); err != nil {
+			return fmt.Errorf("devices.allow: %v: %w", devrule.Show(entry), err)
 		}
 	}
 	return firstBroken(
@@ -56,110 +56,12 @@ func (d Devices) check() error {
 	)
 }
 
-var errAllow = errors.New(`want a rule such as "c 195:* rwm", ` +
-	`or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`)
-
-// checkAllow fails unless an entry of devices.allow has one of the forms that pbs_cgroups accepts
-// (openpbs pbs_cgroups.PY, the loop over cgroup.devices.allow). It does not check whether the
-// device exists.
-//
-// devfilter.Resolve accepts the same entries. Here, a mistake is reported before it would keep the
-// hook from starting.
-func checkAllow(entry any) error {
-	switch entry := entry.(type) {
-	case string:
-		return checkRule(entry)
-	case []any:
-		return checkNamed(entry)
-	}
-	return errAllow
-}
-
-// checkRule accepts "c 195:* rwm", as in devices.allow of cgroup v1.
-func checkRule(text string) error {
-	fields := strings.Fields(text)
-	if len(fields) != 3 || !slices.Contains([]string{"a", "b", "c"}, fields[0]) {
-		return errAllow
-	}
-	major, minor, both := strings.Cut(fields[1], ":")
-	if !both {
-		return errAllow
-	}
-	return cmp.Or(checkNumber("major", major, 12), checkNumber("minor", minor, 20), checkAccess(fields[2]))
-}
-
-// checkNamed accepts a name in /dev or a pattern of names, an access, and optionally a placeholder
-// for the minor number.
-func checkNamed(list []any) error {
-	if len(list) != 2 && len(list) != 3 {
-		return errAllow
-	}
-	name, isText := list[0].(string)
-	access, areTexts := list[1].(string)
-	if !isText || !areTexts {
-		return errAllow
-	}
-	if name := "/dev/" + strings.TrimPrefix(name, "/dev/"); !isBelowDev(name) {
-		return fmt.Errorf("%q is not a name or pattern in /dev", list[0])
-	}
-	if len(list) == 3 {
-		minor, isText := list[2].(string)
-		if n, isNumber := list[2].(int64); isNumber {
-			minor = strconv.FormatInt(n, 10)
-		} else if !isText {
-			return errAllow
-		}
-		if err := checkNumber("minor", minor, 20); err != nil {
-			return err
-		}
-	}
-	return checkAccess(access)
-}
-
-// checkNumber accepts "*" or a number of this many bits: MINORBITS is 20 of the 32 bits of a dev_t.
-func checkNumber(what, text string, bits int) error {
-	if _, err := strconv.ParseUint(text, 10, bits); err != nil && text != "*" {
-		return fmt.Errorf("%s %q: want * or a number from 0 to %d", what, text, 1<<bits-1)
-	}
-	return nil
-}
-
-// checkAccess accepts some of the letters r, w and m, each once.
-func checkAccess(text string) error {
-	rest := "rwm"
-	for _, letter := range text {
-		if !strings.ContainsRune(rest, letter) {
-			return fmt.Errorf("access %q: want one or more of r, w and m, each once", text)
-		}
-		rest = strings.ReplaceAll(rest, string(letter), "")
-	}
-	if text == "" {
-		return errors.New("access is empty: want one or more of r, w and m")
-	}
-	return nil
-}
-
 // isBelowDev reports whether a path, or a pattern of paths, names something in /dev in the shortest
 // way.
 func isBelowDev(name string) bool {
-	_, err := filepath.Match(strings.TrimPrefix(name, "/dev/"), "") // like devfilter.Resolve
+	_, err := filepath.Match(strings.TrimPrefix(name, "/dev/"), "")
 	return err == nil && strings.HasPrefix(name, "/dev/") && path.Clean(name) == name &&
 		!strings.ContainsRune(name, 0)
-}
-
-// shownEntry formats an entry of devices.allow as the file has it, like devfilter.Show.
-func shownEntry(entry any) string {
-	switch entry := entry.(type) {
-	case string:
-		return strconv.Quote(entry)
-	case []any:
-		items := make([]string, len(entry))
-		for i, item := range entry {
-			items[i] = shownEntry(item)
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	}
-	return fmt.Sprint(entry)
 }
 
 // taken are the resources with another meaning: to PBS (openpbs master_resc_def_all.xml, and those

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -166,9 +167,9 @@ func actInstall(o order) error {
 		}
 		p.V1 = dir
 	}
-	var rules []Rule
+	var rules []devrule.Rule
 	for _, text := range o.Rules {
-		r, err := ParseRule(text)
+		r, err := devrule.ParseRule(text)
 		if err != nil {
 			return err
 		}

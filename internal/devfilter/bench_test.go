@@ -4,15 +4,18 @@ import (
 	"path"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
 // usual is about what a job with one GPU may open.
-func usual(b *testing.B) (one, other []Rule) {
+func usual(b *testing.B) (one, other []devrule.Rule) {
 	b.Helper()
-	base, _, err := Resolve(Base(true), Nodes("/dev"))
+	base, _, err := devrule.Resolve(devrule.Base(true), devrule.Nodes("/dev"))
 	must.NoError(b, err)
-	with := func(texts ...string) []Rule { return append(base[:len(base):len(base)], mustRules(b, texts...)...) }
+	with := func(texts ...string) []devrule.Rule {
+		return append(base[:len(base):len(base)], mustRules(b, texts...)...)
+	}
 	return with("c 195:0 rw", "c 195:255 rw", "c 510:0 rw"), with("c 195:1 rw", "c 195:255 rw", "c 510:0 rw")
 }
 
@@ -43,7 +46,7 @@ func benchmark(b *testing.B, w world) {
 	b.Run("change", func(b *testing.B) {
 		p, _ := w.job(b)
 		for i := 0; b.Loop(); i++ {
-			must.NoError(b, Install(p, [][]Rule{one, other}[i%2]))
+			must.NoError(b, Install(p, [][]devrule.Rule{one, other}[i%2]))
 		}
 	})
 	b.Run("the same", func(b *testing.B) {

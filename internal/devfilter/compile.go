@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/hookhost/hookhost/internal/devrule"
 )
 
 // The program's argument (struct bpf_cgroup_dev_ctx of linux/bpf.h) is three 32-bit numbers.
@@ -18,15 +20,15 @@ const (
 	devChar  = 2 // BPF_DEVCG_DEV_CHAR
 )
 
-// Compile returns the program of type BPF_PROG_TYPE_CGROUP_DEVICE that allows what Allows does.
-// Equivalent rules result in the same instructions. Printed with %v it is a listing for people,
-// with a comment for each rule.
+// Compile returns the program of type BPF_PROG_TYPE_CGROUP_DEVICE that allows what
+// devrule.Allows does. Equivalent rules result in the same instructions. Printed with %v it is a
+// listing for people, with a comment for each rule.
 //
 // Each rule is a block of at most 6 instructions that leads to the next one or ends the program, so
 // no jump is far. The verifier needs some 80 steps for each of 1000 rules, and may use a million.
 // Before Linux 5.2 a program had at most 4096 instructions, which is enough for some 700 rules.
-func Compile(rules []Rule) asm.Instructions {
-	rules = normalise(rules)
+func Compile(rules []devrule.Rule) asm.Instructions {
+	rules = devrule.Normalise(rules)
 	if len(rules) == 0 {
 		return asm.Instructions{
 			commented(asm.Mov.Imm(asm.R0, 0), "no rule: denied"),
@@ -63,19 +65,19 @@ func Compile(rules []Rule) asm.Instructions {
 }
 
 // block ends the program with 1 if r allows the request, and otherwise leads to next.
-func block(r Rule, next string) asm.Instructions {
+func block(r devrule.Rule, next string) asm.Instructions {
 	kind := int32(devChar)
-	if r.Kind == Block {
+	if r.Kind == devrule.Block {
 		kind = devBlock
 	}
 	b := asm.Instructions{asm.JNE.Imm(asm.R2, kind, next)}
-	if r.Major != Any {
+	if r.Major != devrule.Any {
 		b = append(b, asm.JNE.Imm(asm.R4, int32(r.Major), next))
 	}
-	if r.Minor != Any {
+	if r.Minor != devrule.Any {
 		b = append(b, asm.JNE.Imm(asm.R5, int32(r.Minor), next))
 	}
-	if denied := all &^ r.Access; denied != 0 {
+	if denied := devrule.All &^ r.Access; denied != 0 {
 		b = append(b, asm.JSet.Imm(asm.R3, int32(denied), next)) // the request has a bit that r does not have
 	}
 	return append(b, asm.Mov.Imm(asm.R0, 1), asm.Return())

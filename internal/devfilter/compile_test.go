@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -65,18 +66,37 @@ func marshal(t testing.TB, program asm.Instructions) []byte {
 
 // The numbers that random rules and requests are made of: few, so that they meet.
 var (
-	someMajors = []uint32{0, 1, 7, 195, maxMajor}
-	someMinors = []uint32{0, 3, 5, maxMinor}
-	someKinds  = []Kind{Block, Char, Both}
+	someMajors = []uint32{0, 1, 7, 195, 1<<12 - 1}
+	someMinors = []uint32{0, 3, 5, 1<<20 - 1}
+	someKinds  = []devrule.Kind{devrule.Block, devrule.Char, devrule.Both}
 )
+
+func mustRules(t testing.TB, texts ...string) []devrule.Rule {
+	t.Helper()
+	var rules []devrule.Rule
+	for _, text := range texts {
+		r, err := devrule.ParseRule(text)
+		must.NoError(t, err)
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+func texts(rules []devrule.Rule) []string {
+	list := []string{}
+	for _, r := range rules {
+		list = append(list, r.String())
+	}
+	return list
+}
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-func randomRules(r *rand.Rand) []Rule {
-	rules := make([]Rule, r.IntN(9))
+func randomRules(r *rand.Rand) []devrule.Rule {
+	rules := make([]devrule.Rule, r.IntN(9))
 	for i := range rules {
-		rules[i] = Rule{pick(r, someKinds), pick(r, append(someMajors, Any)), pick(r, append(someMinors, Any)),
-			Access(r.IntN(8))}
+		rules[i] = devrule.Rule{Kind: pick(r, someKinds), Major: pick(r, append(someMajors, devrule.Any)),
+			Minor: pick(r, append(someMinors, devrule.Any)), Access: devrule.Access(r.IntN(8))}
 	}
 	return rules
 }
@@ -92,16 +112,16 @@ func TestProgramDoesWhatRulesSay(t *testing.T) {
 		rules := randomRules(r)
 		program := decode(t, marshal(t, Compile(rules)))
 		for range 20 {
-			kind, major, minor, access := pick(r, []Kind{Block, Char}), pick(r, someMajors), pick(r, someMinors),
-				Access(r.IntN(8))
-			want := Allows(rules, kind, major, minor, access)
+			kind, access := pick(r, []devrule.Kind{devrule.Block, devrule.Char}), devrule.Access(r.IntN(8))
+			major, minor := pick(r, someMajors), pick(r, someMinors)
+			want := devrule.Allows(rules, kind, major, minor, access)
 			if got := interpret(t, program, kind, major, minor, access); got != want {
 				t.Fatalf("seed %d: rules %q, request %v: the program says %v, the rules %v", seed, texts(rules),
-					Rule{kind, major, minor, access}, got, want)
+					devrule.Rule{Kind: kind, Major: major, Minor: minor, Access: access}, got, want)
 			}
-			if short := Allows(normalise(rules), kind, major, minor, access); short != want {
+			if short := devrule.Allows(devrule.Normalise(rules), kind, major, minor, access); short != want {
 				t.Fatalf("seed %d: rules %q, request %v: normalised rules say %v, the rules %v", seed, texts(rules),
-					Rule{kind, major, minor, access}, short, want)
+					devrule.Rule{Kind: kind, Major: major, Minor: minor, Access: access}, short, want)
 			}
 			if want {
 				allowed++
@@ -135,10 +155,12 @@ func decode(t testing.TB, b []byte) []instruction {
 
 // interpret runs a program as the kernel does, with the few instructions of
 // Documentation/bpf/standardization/ instruction-set.rst that Compile uses. Anything else fails.
-func interpret(t testing.TB, program []instruction, kind Kind, major, minor uint32, access Access) bool {
+func interpret(
+	t testing.TB, program []instruction, kind devrule.Kind, major, minor uint32, access devrule.Access,
+) bool {
 	t.Helper()
-	ctx := map[int16]uint64{0: uint64(access)<<16 | map[Kind]uint64{Block: 1, Char: 2}[kind], 4: uint64(major),
-		8: uint64(minor)}
+	kinds := map[devrule.Kind]uint64{devrule.Block: 1, devrule.Char: 2}
+	ctx := map[int16]uint64{0: uint64(access)<<16 | kinds[kind], 4: uint64(major), 8: uint64(minor)}
 	var reg [11]uint64
 	const context = 1 // the register that points to it
 	for pc := 0; ; pc++ {

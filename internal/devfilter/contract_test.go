@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -90,11 +91,11 @@ func newNodes(t testing.TB) nodes {
 	return nodes{}
 }
 
-func (n nodes) path(t testing.TB, kind Kind, major, minor uint32) string {
+func (n nodes) path(t testing.TB, kind devrule.Kind, major, minor uint32) string {
 	t.Helper()
 	path := filepath.Join(n.dir, fmt.Sprintf("%c-%d-%d", kind, major, minor))
 	mode := uint32(unix.S_IFCHR)
-	if kind == Block {
+	if kind == devrule.Block {
 		mode = unix.S_IFBLK
 	}
 	if err := unix.Mknod(path, mode|0o666, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -141,7 +142,7 @@ func mustInstall(t testing.TB, p Place, rules ...string) {
 }
 
 // expect has a process open a device.
-func expect(t *testing.T, a *actor, n nodes, kind Kind, major, minor uint32, flags int, want unix.Errno,
+func expect(t *testing.T, a *actor, n nodes, kind devrule.Kind, major, minor uint32, flags int, want unix.Errno,
 	via ...string) {
 	t.Helper()
 	got := a.do(order{Do: "open", Path: n.path(t, kind, major, minor), Flags: flags, Again: via}).Errno
@@ -162,32 +163,32 @@ func granted(t *testing.T, w world) {
 	p, dir := w.job(t)
 	mustInstall(t, p, "c 1:3 rwm", "c 195:1 rw", "c 195:3 rw", "b 195:0 r")
 	a, n := member(t, dir), newNodes(t)
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, opens)
 	for _, minor := range []uint32{5, 7, 8, 9} {
-		expect(t, a, n, Char, 1, minor, unix.O_RDONLY, denied)
+		expect(t, a, n, devrule.Char, 1, minor, unix.O_RDONLY, denied)
 	}
 	for minor := range uint32(8) {
 		want := denied
 		if minor == 1 || minor == 3 {
 			want = permitted
 		}
-		expect(t, a, n, Char, 195, minor, unix.O_RDWR, want)
-		expect(t, a, n, Block, 195, minor, unix.O_RDWR, denied)
+		expect(t, a, n, devrule.Char, 195, minor, unix.O_RDWR, want)
+		expect(t, a, n, devrule.Block, 195, minor, unix.O_RDWR, denied)
 	}
-	expect(t, a, n, Block, 195, 0, unix.O_RDONLY, permitted)
-	expect(t, a, n, Char, 196, 1, unix.O_RDONLY, denied)
+	expect(t, a, n, devrule.Block, 195, 0, unix.O_RDONLY, permitted)
+	expect(t, a, n, devrule.Char, 196, 1, unix.O_RDONLY, denied)
 	if _, err := os.Stat("/sys/block/loop0"); err == nil {
-		expect(t, a, n, Block, 7, 0, unix.O_RDONLY, denied)
+		expect(t, a, n, devrule.Block, 7, 0, unix.O_RDONLY, denied)
 		mustInstall(t, p, "b 7:* r")
-		expect(t, a, n, Block, 7, 0, unix.O_RDONLY, opens)
-		expect(t, a, n, Block, 7, 0, unix.O_RDWR, denied)
+		expect(t, a, n, devrule.Block, 7, 0, unix.O_RDONLY, opens)
+		expect(t, a, n, devrule.Block, 7, 0, unix.O_RDWR, denied)
 	}
 	mustInstall(t, p)
-	expect(t, a, n, Char, 1, 3, unix.O_RDONLY, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDONLY, denied)
 	mustInstall(t, p, "c *:3 rw")
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens)
-	expect(t, a, n, Char, 195, 3, unix.O_RDWR, permitted)
-	expect(t, a, n, Char, 1, 5, unix.O_RDONLY, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, opens)
+	expect(t, a, n, devrule.Char, 195, 3, unix.O_RDWR, permitted)
+	expect(t, a, n, devrule.Char, 1, 5, unix.O_RDONLY, denied)
 }
 
 func accessBits(t *testing.T, w world) {
@@ -204,15 +205,15 @@ func accessBits(t *testing.T, w world) {
 		{8, denied, denied, denied},
 		{9, opens, denied, denied},
 	} {
-		expect(t, a, n, Char, 1, tt.minor, unix.O_RDONLY, tt.r)
-		expect(t, a, n, Char, 1, tt.minor, unix.O_WRONLY, tt.w)
-		expect(t, a, n, Char, 1, tt.minor, unix.O_RDWR, tt.b)
+		expect(t, a, n, devrule.Char, 1, tt.minor, unix.O_RDONLY, tt.r)
+		expect(t, a, n, devrule.Char, 1, tt.minor, unix.O_WRONLY, tt.w)
+		expect(t, a, n, devrule.Char, 1, tt.minor, unix.O_RDWR, tt.b)
 	}
 	// Two rules do not add up.
 	mustInstall(t, p, "c 1:* r", "c 1:3 w")
-	expect(t, a, n, Char, 1, 3, unix.O_RDONLY, opens)
-	expect(t, a, n, Char, 1, 3, unix.O_WRONLY, opens)
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDONLY, opens)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_WRONLY, opens)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, denied)
 }
 
 func makeNode(t *testing.T, w world) {
@@ -235,8 +236,8 @@ func descendants(t *testing.T, w world) {
 	mustInstall(t, p, "c 1:3 rw")
 	a, n := member(t, dir), newNodes(t)
 	for _, via := range [][]string{{"fork"}, {"exec"}, {"setsid"}, {"fork", "setsid", "fork"}} {
-		expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens, via...)
-		expect(t, a, n, Char, 1, 5, unix.O_RDONLY, denied, via...)
+		expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, opens, via...)
+		expect(t, a, n, devrule.Char, 1, 5, unix.O_RDONLY, denied, via...)
 	}
 	// In a cgroup that the job makes below its own.
 	must.NoError(t, dir.Mkdir("below"))
@@ -248,17 +249,17 @@ func descendants(t *testing.T, w world) {
 	below, err := dir.Sub("below")
 	must.NoError(t, err)
 	b := member(t, below)
-	expect(t, b, n, Char, 1, 3, unix.O_RDWR, opens)
-	expect(t, b, n, Char, 1, 5, unix.O_RDONLY, denied)
+	expect(t, b, n, devrule.Char, 1, 3, unix.O_RDWR, opens)
+	expect(t, b, n, devrule.Char, 1, 5, unix.O_RDONLY, denied)
 	mustInstall(t, p, "c 1:5 r")
-	expect(t, b, n, Char, 1, 3, unix.O_RDWR, denied)
+	expect(t, b, n, devrule.Char, 1, 3, unix.O_RDWR, denied)
 }
 
 func changes(t *testing.T, w world) {
 	p, dir := w.job(t)
 	a, n := member(t, dir), newNodes(t)
 	for i := range uint32(200) {
-		mustInstall(t, p, "c 1:3 rwm", fmt.Sprintf("c 195:%d rw", i), fmt.Sprintf("c 196:* %s", Access(1+i%7)))
+		mustInstall(t, p, "c 1:3 rwm", fmt.Sprintf("c 195:%d rw", i), fmt.Sprintf("c 196:* %s", devrule.Access(1+i%7)))
 	}
 	if got := programDescriptors(t); got != 0 {
 		t.Errorf("%d programs are left open, want none", got)
@@ -269,12 +270,12 @@ func changes(t *testing.T, w world) {
 		}
 	}
 	if err := InForce(p, mustRules(t, "c 1:3 rwm", "c 195:199 rw",
-		fmt.Sprintf("c 196:* %s", Access(1+199%7)))); err != nil {
+		fmt.Sprintf("c 196:* %s", devrule.Access(1+199%7)))); err != nil {
 		t.Error(err)
 	}
-	expect(t, a, n, Char, 195, 199, unix.O_RDWR, permitted)
-	expect(t, a, n, Char, 195, 198, unix.O_RDWR, denied)
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens)
+	expect(t, a, n, devrule.Char, 195, 199, unix.O_RDWR, permitted)
+	expect(t, a, n, devrule.Char, 195, 198, unix.O_RDWR, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, opens)
 }
 
 // programDescriptors counts the programs that this process holds open.
@@ -294,22 +295,22 @@ func programDescriptors(t *testing.T) (n int) {
 // should.
 func manyRules(t *testing.T, w world) {
 	p, dir := w.job(t)
-	var rules []Rule
+	var rules []devrule.Rule
 	for i := range uint32(1000) {
-		kind := Char
+		kind := devrule.Char
 		if i%3 == 0 {
-			kind = Block
+			kind = devrule.Block
 		}
-		rules = append(rules, Rule{kind, 200 + i%40, i, Access(1 + i%7)})
+		rules = append(rules, devrule.Rule{Kind: kind, Major: 200 + i%40, Minor: i, Access: devrule.Access(1 + i%7)})
 	}
-	rules = append(rules, Rule{Char, 1, 3, Read}, Rule{Char, 4000, 7, Read | Write})
+	rules = append(rules, mustRules(t, "c 1:3 r", "c 4000:7 rw")...)
 	must.NoError(t, Install(p, rules))
 	a, n := member(t, dir), newNodes(t)
-	expect(t, a, n, Char, 1, 3, unix.O_RDONLY, opens)
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, denied)
-	expect(t, a, n, Char, 1, 5, unix.O_RDONLY, denied)
-	expect(t, a, n, Char, 4000, 7, unix.O_RDWR, permitted) // the last rule
-	expect(t, a, n, Char, 4000, 8, unix.O_RDWR, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDONLY, opens)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, denied)
+	expect(t, a, n, devrule.Char, 1, 5, unix.O_RDONLY, denied)
+	expect(t, a, n, devrule.Char, 4000, 7, unix.O_RDWR, permitted) // the last rule
+	expect(t, a, n, devrule.Char, 4000, 8, unix.O_RDWR, denied)
 }
 
 func again(t *testing.T, w world) {
@@ -346,7 +347,7 @@ func inForce(t *testing.T, w world) {
 		t.Error(err)
 	}
 	a, n := member(t, dir), newNodes(t)
-	expect(t, a, n, Char, 1, 3, unix.O_RDONLY, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDONLY, denied)
 }
 
 func installerDies(t *testing.T, w world) {
@@ -363,10 +364,10 @@ func installerDies(t *testing.T, w world) {
 		t.Error(err)
 	}
 	a, n := member(t, dir), newNodes(t)
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens)
-	expect(t, a, n, Char, 1, 5, unix.O_RDONLY, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, opens)
+	expect(t, a, n, devrule.Char, 1, 5, unix.O_RDONLY, denied)
 	mustInstall(t, p, "c 1:5 rw")
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, denied)
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, denied)
 }
 
 // underLoad changes rules while a process opens what it always may and what it never may.
@@ -377,7 +378,7 @@ func underLoad(t *testing.T, w world) {
 		}
 		t.Run(name, func(t *testing.T) {
 			p, dir := w.job(t)
-			sets := [][]Rule{
+			sets := [][]devrule.Rule{
 				mustRules(t, "c 1:3 rw", "c 1:5 r", "c 1:8 r"),
 				mustRules(t, "c 1:3 rwm", "c 1:5 w", "c 1:9 r"),
 				mustRules(t, "c 1:* w", "c *:3 rw", "c 195:* rw"),
@@ -387,7 +388,7 @@ func underLoad(t *testing.T, w world) {
 			hammers := []*actor{member(t, dir), member(t, dir)}
 			for _, a := range hammers {
 				// No set allows 1:5 for reading and writing, but "r" and "w" together would.
-				a.do(order{Do: "hammer", Path: n.path(t, Char, 1, 3), Denied: n.path(t, Char, 1, 5),
+				a.do(order{Do: "hammer", Path: n.path(t, devrule.Char, 1, 3), Denied: n.path(t, devrule.Char, 1, 5),
 					Flags: unix.O_RDWR})
 			}
 			for i := range 200 {

@@ -1,8 +1,19 @@
+// Package devfilter lets the processes of a job open only the devices in a list of devrule's rules.
+// On cgroup v1 it uses the list of the devices controller. On v2 it uses an eBPF program compiled
+// from the same rules. The same tests hold both to devrule.Allows. The package does not choose
+// devices and stores nothing: the cgroup itself shows what is in force.
+//
+// If a filter is not in force, that is always an error, never a warning. A filter does not replace
+// file permissions: the kernel checks them too.
+//
+// The filter is on the job's cgroup and survives hookhost. The unit that contains all jobs has
+// none, because systemd replaces the filters of units that it manages.
 package devfilter
 
 import (
 	"errors"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -29,11 +40,11 @@ func (p Place) check() error {
 // neither allows can never be opened. installV1 describes exceptions. An open device stays open:
 // the kernel checks when a device is opened, not when it is used. The filter remains when this
 // process ends. Calls for one place must not overlap.
-func Install(p Place, rules []Rule) error {
+func Install(p Place, rules []devrule.Rule) error {
 	return install(p, rules, true)
 }
 
-func install(p Place, rules []Rule, replace bool) error {
+func install(p Place, rules []devrule.Rule, replace bool) error {
 	if err := p.check(); err != nil {
 		return err
 	}
@@ -45,7 +56,7 @@ func install(p Place, rules []Rule, replace bool) error {
 
 // InForce returns nil if exactly the filter of these rules is in force on p. On v2 other programs
 // (systemd's) may be there as well. All of them must allow a device, so they can only deny more.
-func InForce(p Place, rules []Rule) error {
+func InForce(p Place, rules []devrule.Rule) error {
 	if err := p.check(); err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/devrule"
 )
 
 // programName identifies our programs among those on a cgroup. The kernel stores 15 bytes.
@@ -28,7 +30,7 @@ func spec(insns asm.Instructions) *ebpf.ProgramSpec {
 // has no CONFIG_CGROUP_BPF (EINVAL) or CAP_SYS_ADMIN is missing (EPERM). CAP_BPF is enough to load
 // a program, but not to open it (bpf_prog_get_fd_by_id).
 func Probe() error {
-	p, err := load(Compile([]Rule{{Char, 1, 3, Read}}))
+	p, err := load(Compile([]devrule.Rule{{Kind: devrule.Char, Major: 1, Minor: 3, Access: devrule.Read}}))
 	if err != nil {
 		return err
 	}

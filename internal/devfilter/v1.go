@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
@@ -16,7 +17,7 @@ import (
 // written. Second, two rules for the same device may exchange accesses ("c 1:* w" and "c 1:3 r"
 // become "c 1:* r" and "c 1:3 w"). Then an open that works before and after may fail in between.
 // The kernel never gives a cgroup below the job's more access by a change, only less.
-func installV1(dir *kernfs.FS, rules []Rule) error {
+func installV1(dir *kernfs.FS, rules []devrule.Rule) error {
 	have, open, err := listV1(dir)
 	if err != nil {
 		return err
@@ -26,7 +27,7 @@ func installV1(dir *kernfs.FS, rules []Rule) error {
 			return err
 		}
 	}
-	want := normalise(rules)
+	want := devrule.Normalise(rules)
 	for _, w := range changesV1(have, want) {
 		if err := dir.Write(w.file, w.rule.String()); err != nil {
 			return err
@@ -38,17 +39,17 @@ func installV1(dir *kernfs.FS, rules []Rule) error {
 // change is one write to devices.allow or devices.deny.
 type change struct {
 	file string
-	rule Rule
+	rule devrule.Rule
 }
 
 // changesV1 returns the writes that change one list into another. Their rules name one kind each,
 // and every device once. At no time does a rule have an access that it has neither before nor
 // after: that would open what both lists deny.
-func changesV1(have, want []Rule) []change {
+func changesV1(have, want []devrule.Rule) []change {
 	var grow, exchange, shrink []change
-	each(have, want, func(device Rule, before, after Access) {
-		allow := change{"devices.allow", device.with(after &^ before)}
-		deny := change{"devices.deny", device.with(before &^ after)}
+	each(have, want, func(device devrule.Rule, before, after devrule.Access) {
+		allow := change{"devices.allow", with(device, after&^before)}
+		deny := change{"devices.deny", with(device, before&^after)}
 		switch {
 		case before == after:
 		case deny.rule.Access == 0:
@@ -63,9 +64,9 @@ func changesV1(have, want []Rule) []change {
 }
 
 // each calls do for each device in a or b, with its access in both, or 0 if it is absent.
-func each(a, b []Rule, do func(device Rule, inA, inB Access)) {
-	in := func(rules []Rule, r Rule) Access {
-		if i := slices.IndexFunc(rules, func(s Rule) bool { return compare(r, s) == 0 }); i >= 0 {
+func each(a, b []devrule.Rule, do func(device devrule.Rule, inA, inB devrule.Access)) {
+	in := func(rules []devrule.Rule, r devrule.Rule) devrule.Access {
+		if i := slices.IndexFunc(rules, func(s devrule.Rule) bool { return devrule.Compare(r, s) == 0 }); i >= 0 {
 			return rules[i].Access
 		}
 		return 0
@@ -80,24 +81,24 @@ func each(a, b []Rule, do func(device Rule, inA, inB Access)) {
 	}
 }
 
-func (r Rule) with(a Access) Rule {
+func with(r devrule.Rule, a devrule.Access) devrule.Rule {
 	r.Access = a
 	return r
 }
 
 // listV1 reads devices.list. open means that there is no list: everything is allowed, perhaps with
 // exceptions that the kernel does not show.
-func listV1(dir *kernfs.FS) (rules []Rule, open bool, err error) {
+func listV1(dir *kernfs.FS) (rules []devrule.Rule, open bool, err error) {
 	b, err := dir.ReadFile("devices.list")
 	if err != nil {
 		return nil, false, err
 	}
 	for line := range strings.Lines(string(b)) {
-		r, err := ParseRule(line)
+		r, err := devrule.ParseRule(line)
 		if err != nil {
 			return nil, false, &kernfs.ParseError{File: dir.Path("devices.list"), Err: err}
 		}
-		if r.Kind == Both {
+		if r.Kind == devrule.Both {
 			return nil, true, nil
 		}
 		rules = append(rules, r)
@@ -107,7 +108,7 @@ func listV1(dir *kernfs.FS) (rules []Rule, open bool, err error) {
 
 // inForceV1 compares the meaning of the lists: an entry that another one covers makes no
 // difference.
-func inForceV1(dir *kernfs.FS, rules []Rule) error {
+func inForceV1(dir *kernfs.FS, rules []devrule.Rule) error {
 	have, open, err := listV1(dir)
 	if err != nil {
 		return err
@@ -116,12 +117,12 @@ func inForceV1(dir *kernfs.FS, rules []Rule) error {
 		return fmt.Errorf("device filter of %s: there is none", dir.Path("."))
 	}
 	var wrong []string
-	each(normalise(have), normalise(rules), func(device Rule, have, want Access) {
+	each(devrule.Normalise(have), devrule.Normalise(rules), func(device devrule.Rule, have, want devrule.Access) {
 		if a := have &^ want; a != 0 {
-			wrong = append(wrong, fmt.Sprintf("allows %q, which is not in the rules", device.with(a)))
+			wrong = append(wrong, fmt.Sprintf("allows %q, which is not in the rules", with(device, a)))
 		}
 		if a := want &^ have; a != 0 {
-			wrong = append(wrong, fmt.Sprintf("lacks %q", device.with(a)))
+			wrong = append(wrong, fmt.Sprintf("lacks %q", with(device, a)))
 		}
 	})
 	if len(wrong) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -40,7 +41,7 @@ func TestChangesV1OnTheWay(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
-		old, want := normalise(randomRules(r)), normalise(randomRules(r))
+		old, want := devrule.Normalise(randomRules(r)), devrule.Normalise(randomRules(r))
 		list := slices.Clone(old)
 		changes := changesV1(old, want)
 		exchange := false
@@ -49,34 +50,36 @@ func TestChangesV1OnTheWay(t *testing.T) {
 		}
 		for _, c := range changes {
 			list = applyV1(list, c)
-			for _, kind := range []Kind{Block, Char} {
+			for _, kind := range []devrule.Kind{devrule.Block, devrule.Char} {
 				for _, major := range someMajors {
 					for _, minor := range someMinors {
-						for access := range all + 1 {
-							before, after, now := Allows(old, kind, major, minor, access),
-								Allows(want, kind, major, minor, access), Allows(list, kind, major, minor, access)
+						for access := range devrule.All + 1 {
+							allowed := func(rules []devrule.Rule) bool {
+								return devrule.Allows(rules, kind, major, minor, access)
+							}
+							before, after, now := allowed(old), allowed(want), allowed(list)
 							if now && !before && !after {
 								t.Fatalf("seed %d: %q to %q: %q lets %v through", seed, texts(old), texts(want),
-									texts(list), Rule{kind, major, minor, access})
+									texts(list), devrule.Rule{Kind: kind, Major: major, Minor: minor, Access: access})
 							}
 							if !now && before && after && !exchange {
 								t.Fatalf("seed %d: %q to %q: %q does not let %v through", seed, texts(old), texts(want),
-									texts(list), Rule{kind, major, minor, access})
+									texts(list), devrule.Rule{Kind: kind, Major: major, Minor: minor, Access: access})
 							}
 						}
 					}
 				}
 			}
 		}
-		if diff := cmp.Diff(texts(want), texts(normalise(list))); diff != "" {
+		if diff := cmp.Diff(texts(want), texts(devrule.Normalise(list))); diff != "" {
 			t.Fatalf("seed %d: %q to %q (-want +got):\n%s", seed, texts(old), texts(want), diff)
 		}
 	}
 }
 
 // applyV1 is what the kernel does with a write (dev_exception_add, dev_exception_rm).
-func applyV1(list []Rule, c change) []Rule {
-	i := slices.IndexFunc(list, func(r Rule) bool { return compare(r, c.rule) == 0 })
+func applyV1(list []devrule.Rule, c change) []devrule.Rule {
+	i := slices.IndexFunc(list, func(r devrule.Rule) bool { return devrule.Compare(r, c.rule) == 0 })
 	switch {
 	case c.file == "devices.allow" && i < 0:
 		return append(slices.Clone(list), c.rule)

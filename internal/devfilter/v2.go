@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/devrule"
 )
 
 // attached is one of our programs on a cgroup.
@@ -69,7 +71,7 @@ func ours(dir *os.File) (_ programs, err error) {
 
 // installV2 attaches the program for rules. It does not use a bpf_link, which would disappear with
 // its last descriptor. replace is false in tests of what happens on kernels before 5.6.
-func installV2(path string, rules []Rule, replace bool) error {
+func installV2(path string, rules []devrule.Rule, replace bool) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
@@ -176,7 +178,7 @@ func (ps programs) ids() []ebpf.ProgramID {
 	return ids
 }
 
-func inForceV2(path string, rules []Rule) error {
+func inForceV2(path string, rules []devrule.Rule) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err

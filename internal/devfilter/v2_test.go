@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -66,8 +67,8 @@ func TestForeignProgramStays(t *testing.T) {
 		}
 	}
 	a, n := member(t, dir), newNodes(t)
-	expect(t, a, n, Char, 1, 3, unix.O_RDWR, opens)
-	expect(t, a, n, Char, 1, 7, unix.O_RDONLY, denied) // by the other one
+	expect(t, a, n, devrule.Char, 1, 3, unix.O_RDWR, opens)
+	expect(t, a, n, devrule.Char, 1, 7, unix.O_RDONLY, denied) // by the other one
 	q, err := link.QueryPrograms(link.QueryOptions{Target: int(openDir(t, p.V2).Fd()), Attach: ebpf.AttachCGroupDevice})
 	must.NoError(t, err)
 	info, err := foreign.Info()
@@ -103,8 +104,8 @@ func TestTwoProgramsBecomeOne(t *testing.T) {
 				t.Error(err)
 			}
 			a, n := member(t, dir), newNodes(t)
-			expect(t, a, n, Char, 1, 5, unix.O_RDWR, opens)
-			expect(t, a, n, Char, 1, 7, unix.O_RDWR, denied)
+			expect(t, a, n, devrule.Char, 1, 5, unix.O_RDWR, opens)
+			expect(t, a, n, devrule.Char, 1, 7, unix.O_RDWR, denied)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func TestImportOfValues(t *testing.T) {
 		{`{"cgroup":{"devices":{"allow":[["tty0","rw",7],["full","rw","*",1]]}}}`,
 			`devices.allow = [["tty0","rw"], ["full","rw"]]`},
 		{`{"cgroup":{"devices":{"allow":[["../etc","rw"]]}}}`,
-			`refused: left out: ["../etc","rw"]: devices.allow: ["../etc", "rw"]: "../etc" is not a name or pattern in /dev`},
+			`refused: left out: ["../etc","rw"]: devices.allow: ["../etc", "rw"]: name "../etc": want one below /dev`},
 		{`{"cgroup":{"devices":{"allow":["c 1:3 rwx"]}}}`,
 			`refused: left out: "c 1:3 rwx": devices.allow: "c 1:3 rwx": access "rwx"`},
 		{`{"cgroups":{}}`, `unknown: the stock hook does not know it either`},

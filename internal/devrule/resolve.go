@@ -1,4 +1,4 @@
-package devfilter
+package devrule
 
 import (
 	"errors"
@@ -106,6 +106,12 @@ func Resolve(allow []any, look Lookup) (rules []Rule, unknown []string, err erro
 	return rules, unknown, nil
 }
 
+// Check fails unless entry has one of these forms. It does not look for the device.
+func Check(entry any) error {
+	_, _, err := resolve(entry, func(string) ([]Node, error) { return nil, nil })
+	return err
+}
+
 // resolve returns the rules of one entry, or its name if there is no node.
 func resolve(entry any, look Lookup) (rules []Rule, unknown string, err error) {
 	if text, ok := entry.(string); ok {
@@ -115,7 +121,7 @@ func resolve(entry any, look Lookup) (rules []Rule, unknown string, err error) {
 	list, ok := entry.([]any)
 	if !ok || len(list) != 2 && len(list) != 3 {
 		return nil, "",
-			errors.New(`want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`)
+			errors.New(`want a rule such as "c 195:* rwm", or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`)
 	}
 	name, access, err := parseNamed(list)
 	if err != nil {

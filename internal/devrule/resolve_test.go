@@ -1,4 +1,4 @@
-package devfilter
+package devrule
 
 import (
 	"encoding/json"
@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -66,9 +68,9 @@ func TestResolveMakesRulesOfAList(t *testing.T) {
 			unknown: []string{"knem", "cxi*"}},
 		{allow: list("c 1:3 r", "c 1:3"), err: `allow, entry 2, "c 1:3": want "KIND MAJOR:MINOR ACCESS"`},
 		{allow: list(5),
-			err: `allow, entry 1, 5: want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`},
+			err: `allow, entry 1, 5: want a rule such as "c 195:* rwm", or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`},
 		{allow: list(list("tty0")),
-			err: `allow, entry 1, ["tty0"]: want a rule such as "c 195:* rwm", or a list of a name, an access and perhaps a minor number`},
+			err: `allow, entry 1, ["tty0"]: want a rule such as "c 195:* rwm", or a list such as ["console", "rw"] or ["tty0", "rwm", "*"]`},
 		{allow: list(list("tty0", 5)), err: `allow, entry 1, ["tty0", 5]: want a name and an access, both texts`},
 		{allow: list(list("tty0", "x")),
 			err: `allow, entry 1, ["tty0", "x"]: access "x": want some of the letters r, w, m`},
@@ -141,16 +143,14 @@ func FuzzResolve(f *testing.F) {
 
 func TestNodesFindsDevicesAlone(t *testing.T) {
 	kernfstest.NeedRoot(t)
-	n := newNodes(t)
-	null, loop := n.path(t, Char, 1, 3), n.path(t, Block, 7, 260)
-	for _, err := range []error{
-		os.Symlink(null, filepath.Join(n.dir, "link")),
-		os.Symlink("nowhere", filepath.Join(n.dir, "c-broken")),
-		os.WriteFile(filepath.Join(n.dir, "c-plain"), nil, 0o644),
-	} {
-		must.NoError(t, err)
-	}
-	look := Nodes(n.dir)
+	dir := t.TempDir()
+	null, loop := filepath.Join(dir, "c-null"), filepath.Join(dir, "b-loop")
+	must.NoError(t, unix.Mknod(null, unix.S_IFCHR, int(unix.Mkdev(1, 3))),
+		unix.Mknod(loop, unix.S_IFBLK, int(unix.Mkdev(7, 260))),
+		os.Symlink(null, filepath.Join(dir, "link")),
+		os.Symlink("nowhere", filepath.Join(dir, "c-broken")),
+		os.WriteFile(filepath.Join(dir, "c-plain"), nil, 0o644))
+	look := Nodes(dir)
 	for name, want := range map[string][]Node{
 		filepath.Base(null): {{Char, 1, 3}},
 		filepath.Base(loop): {{Block, 7, 260}},
@@ -172,7 +172,7 @@ func TestNodesFindsDevicesAlone(t *testing.T) {
 	if _, err := look("c-plain"); !errors.Is(err, errNoDevice) {
 		t.Errorf("a plain file: %v, want %v", err, errNoDevice)
 	}
-	if _, err := Nodes(filepath.Join(n.dir, "gone"))("x*"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Nodes(filepath.Join(dir, "gone"))("x*"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a pattern in a directory that is not there: %v, want not found", err)
 	}
 }

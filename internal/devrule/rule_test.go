@@ -1,4 +1,4 @@
-package devfilter
+package devrule
 
 import (
 	"fmt"
@@ -132,12 +132,12 @@ func TestNormaliseMakesTheShortestList(t *testing.T) {
 		{[]string{"c *:* r", "c 1:* r", "c *:3 r", "c 1:3 r", "b 1:3 r"}, []string{"b 1:3 r", "c *:* r"}},
 		{[]string{"c *:3 r", "c 1:3 r", "c 1:* w"}, []string{"c 1:* w", "c *:3 r"}},
 	} {
-		must.Equal(t, fmt.Sprintf("normalise %q", tt.rules), tt.want, texts(normalise(mustRules(t, tt.rules...))))
+		must.Equal(t, fmt.Sprintf("normalise %q", tt.rules), tt.want, texts(Normalise(mustRules(t, tt.rules...))))
 	}
 }
 
 func TestAccessString(t *testing.T) {
-	for a, want := range map[Access]string{0: "", Read: "r", Write | Mknod: "wm", all: "rwm"} {
+	for a, want := range map[Access]string{0: "", Read: "r", Write | Mknod: "wm", All: "rwm"} {
 		if got := fmt.Sprint(a); got != want {
 			t.Errorf("access %d is %q, want %q", uint8(a), got, want)
 		}

@@ -1,17 +1,8 @@
-// Package devfilter lets the processes of a job open only the devices in a list. On cgroup v1 it
-// uses the list of the devices controller. On v2 it uses an eBPF program compiled from the same
-// rules.
+// Package devrule reads rules about devices: which ones a job may open. It reads the entries of
+// devices.allow in hookhost.toml and makes rules of them on this node.
 //
-// A rule has the kernel's form, "c 195:0 rw". Only Allows defines what the rules mean, and the same
-// tests hold Compile and the v1 list to it. The package does not choose devices and stores nothing:
-// the cgroup itself shows what is in force.
-//
-// If a filter is not in force, that is always an error, never a warning. A filter does not replace
-// file permissions: the kernel checks them too.
-//
-// The filter is on the job's cgroup and survives hookhost. The unit that contains all jobs has
-// none, because systemd replaces the filters of units that it manages.
-package devfilter
+// A rule has the kernel's form, "c 195:0 rw". Only Allows defines what the rules mean.
+package devrule
 
 import (
 	"cmp"
@@ -31,7 +22,7 @@ const (
 	Read
 	Write
 
-	all = Read | Write | Mknod
+	All = Read | Write | Mknod
 )
 
 // String returns the letters in the order of devices.list: "rwm".
@@ -182,10 +173,10 @@ func Allows(rules []Rule, kind Kind, major, minor uint32, access Access) bool {
 	return false
 }
 
-// normalise returns the shortest equivalent list. It separates the kinds, merges rules for the same
+// Normalise returns the shortest equivalent list. It separates the kinds, merges rules for the same
 // numbers and removes rules that another one covers. It sorts the list, so that equivalent lists
 // compile to the same program.
-func normalise(rules []Rule) []Rule {
+func Normalise(rules []Rule) []Rule {
 	type device struct {
 		kind         Kind
 		major, minor uint32
@@ -193,7 +184,7 @@ func normalise(rules []Rule) []Rule {
 	merged := map[device]Access{}
 	for _, r := range rules {
 		for _, kind := range []Kind{Block, Char} {
-			if a := r.Access & all; a != 0 && (r.Kind == kind || r.Kind == Both) {
+			if a := r.Access & All; a != 0 && (r.Kind == kind || r.Kind == Both) {
 				merged[device{kind, r.Major, r.Minor}] |= a
 			}
 		}
@@ -208,10 +199,11 @@ func normalise(rules []Rule) []Rule {
 			list = append(list, Rule{d.kind, d.major, d.minor, access})
 		}
 	}
-	slices.SortFunc(list, compare)
+	slices.SortFunc(list, Compare)
 	return list
 }
 
-func compare(a, b Rule) int {
+// Compare orders rules by their devices, whatever the access.
+func Compare(a, b Rule) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor))
 }

@@ -1,4 +1,4 @@
-package devfilter
+package devrule
 
 // Base returns what every job may open, in the form of Resolve. Most of the names do not exist on
 // most nodes, which is not an error.
