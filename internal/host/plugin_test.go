@@ -248,25 +248,33 @@ func TestBreakerOpens(t *testing.T) {
 	}
 }
 
-func TestAlarmKillsSession(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "child", "execjob_begin",
-		filepath.Join(n.dir, "child")))
-	h := n.open()
-	must(t, h, hostapi.EventBegin, "1.srv")
-	b, err := os.ReadFile(filepath.Join(n.dir, "child"))
-	if err != nil {
-		t.Fatal(err)
+// What a program has started ends with it, however the program ends.
+func TestSessionEndsWithTheProgram(t *testing.T) {
+	for name, end := range map[string]func(h *Host, pid int) error{
+		"closed": func(h *Host, _ int) error { return h.Close(t.Context()) },
+		"killed": func(_ *Host, pid int) error { return unix.Kill(pid, unix.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.hook("a", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "child", "execjob_begin",
+				filepath.Join(n.dir, "child")))
+			h := n.open()
+			must(t, h, hostapi.EventBegin, "1.srv")
+			b, err := os.ReadFile(filepath.Join(n.dir, "child"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := filepath.Join("/proc", string(b))
+			if !runs(child) {
+				t.Fatalf("process %s does not run", b)
+			}
+			if err := end(h, hookPID(t, h, "a")); err != nil {
+				t.Fatal(err)
+			}
+			plugintest.Eventually(t, "the hook's child is gone", func() bool { return !runs(child) })
+		})
 	}
-	child := filepath.Join("/proc", string(b))
-	if _, err := os.Stat(child); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	plugintest.Eventually(t, "the hook's child is gone", func() bool { return !runs(child) })
 }
 
 // A program that is stopped answers nothing: the alarm kills it, and so does Close.

@@ -42,6 +42,7 @@ type instance struct {
 
 	plugin   *goplugin.Client
 	cmd      *exec.Cmd
+	pidfd    int                // of the program; -1 on kernels without
 	signal   context.CancelFunc // sends SIGKILL to the program's session; before the start it prevents the start
 	lifeline *os.File           // the reading end, which belongs to the program
 	host     *os.File           // the lifeline's writing end; nobody ever writes
@@ -93,9 +94,13 @@ func (i *instance) watch() {
 	pid := i.cmd.Process.Pid
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
-	unix.Kill(-pid, unix.SIGKILL)
+	i.killSession()
 	reaped := make(chan struct{})
-	go func() { defer close(reaped); i.plugin.Kill() }() // returns when all output was read
+	go func() {
+		defer close(reaped)
+		i.plugin.Kill() // returns when all output was read
+		unix.Close(i.pidfd)
+	}()
 	select {
 	case <-reaped:
 		i.state = i.cmd.ProcessState
@@ -105,6 +110,17 @@ func (i *instance) watch() {
 	case <-time.After(outputGrace):
 		i.stderr.log.Warnf("program %d has ended, but a process that it has started holds its output", pid)
 	}
+}
+
+// killSession kills the program and what it has started. go-plugin reaps the program as soon as its
+// output ends, and then its number may be another's. A pidfd still names its session. Before Linux
+// 6.9 the number has to do, and is used at once when the program ends.
+func (i *instance) killSession() error {
+	err := unix.PidfdSendSignal(i.pidfd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+	if errors.Is(err, unix.EINVAL) || i.pidfd < 0 {
+		err = unix.Kill(-i.pid(), unix.SIGKILL)
+	}
+	return err
 }
 
 // pid returns 0 for a program that was not started.

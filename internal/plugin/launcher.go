@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -140,12 +139,13 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 	i.signal = signal
 	i.cmd = exec.CommandContext(life, h.Program)
 	// The session's, because a program may have started others.
-	i.cmd.Cancel = func() error { return unix.Kill(-i.cmd.Process.Pid, unix.SIGKILL) }
+	i.cmd.Cancel = i.killSession
 	i.cmd.Dir = "/"
 	i.cmd.Env = append([]string{goplugin.EnvUnixSocketDir + "=" + string(l.sockets)}, environment...)
 	i.cmd.ExtraFiles = []*os.File{lifelineFD - 3: lifeline}
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:    true,
+		PidFD:     &i.pidfd,
 		Pdeathsig: syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
 	}
 	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
