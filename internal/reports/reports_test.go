@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/must"
@@ -378,6 +379,26 @@ func TestClockThatIsAheadRemovesOneDay(t *testing.T) {
 	jobs, err := s.listed(t, Query{})
 	must.NoError(t, err)
 	must.Equal(t, "jobs", "1.srv 2.srv", strings.Join(jobs, " "))
+}
+
+// The days after a report that cannot be removed are removed in spite of it.
+func TestReportThatStaysDoesNotStopRetention(t *testing.T) {
+	day := 24 * time.Hour
+	s := opened(t, roomy)
+	for i := range 3 {
+		s.put(t, ended(string(rune('0'+i))+".srv", alice, noon.Add(time.Duration(i)*day), 0))
+	}
+	stays := paths(t, s.dir)[0]
+	must.NoError(t, os.Remove(stays))
+	must.NoError(t, os.MkdirAll(stays+"/full", 0o700)) // even root cannot remove it as a file
+	for range 3 {
+		if err := s.sweep(Bounds{Age: day, Size: 1 << 30}, noon.Add(10*day)); !errors.Is(err, unix.ENOTEMPTY) {
+			t.Errorf("the sweep says %v", err)
+		}
+	}
+	days, err := s.days()
+	must.NoError(t, err)
+	must.Equal(t, "days", []string{filepath.Base(filepath.Dir(stays))}, days)
 }
 
 // Whoever has the most reports loses the oldest of them. The others keep theirs.
