@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,12 @@ func (k *kernel) uses() []use {
 	}
 	for _, name := range c.Placing() {
 		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, does: k.places(name)})
+	}
+	for _, name := range c.Controllers() {
+		if !slices.ContainsFunc(uses, func(u use) bool { return u.name == name }) {
+			does := "jobs are limited by it"
+			uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, does: does})
+		}
 	}
 	return uses
 }
@@ -84,12 +91,12 @@ func (k *kernel) examineController(u use) Finding {
 	return blocking(what, found, advice+"; or set enabled = false in "+u.section)
 }
 
-// kernelConfig holds the kernel option that each controller needs.
+// kernelConfig holds the kernel option that a controller needs, if it is not CONFIG_CGROUP_ and the
+// controller's name.
 var kernelConfig = map[string]string{
 	"memory": "CONFIG_MEMCG", "cpuset": "CONFIG_CPUSETS", "cpu": "CONFIG_CGROUP_SCHED",
-	"pids": "CONFIG_CGROUP_PIDS", "hugetlb": "CONFIG_CGROUP_HUGETLB", "io": "CONFIG_BLK_CGROUP",
-	"blkio": "CONFIG_BLK_CGROUP", "net_cls": "CONFIG_CGROUP_NET_CLASSID", "net_prio": "CONFIG_CGROUP_NET_PRIO",
-	"perf_event": "CONFIG_CGROUP_PERF", "rdma": "CONFIG_CGROUP_RDMA",
+	"io": "CONFIG_BLK_CGROUP", "blkio": "CONFIG_BLK_CGROUP", "net_cls": "CONFIG_CGROUP_NET_CLASSID",
+	"perf_event": "CONFIG_CGROUP_PERF",
 }
 
 // whyNot returns why jobs do not get a controller, and what to do about it.
@@ -126,5 +133,6 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 		return "bound to a v1 hierarchy that is not mounted below /sys/fs/cgroup",
 			"umount it, or boot with cgroup_no_v1=" + name
 	}
-	return "the kernel has none", "use a kernel with " + kernelConfig[name]
+	option := cmp.Or(kernelConfig[name], "CONFIG_CGROUP_"+strings.ToUpper(name))
+	return "the kernel has none", "use a kernel with " + option
 }
