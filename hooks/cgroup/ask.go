@@ -116,7 +116,7 @@ func plus(a, b pbs.Size) pbs.Size {
 // micsNote tells a job that asks for nmics that it gets none, because such devices no longer exist.
 func micsNote(other map[string]string) string {
 	if n := other["nmics"]; n != "" && strings.Trim(n, "0") != "" {
-		return fmt.Sprintf("nmics=%s is not given: hookhost knows no such devices", shownValue(n))
+		return fmt.Sprintf("nmics=%s is ignored: hookhost does not support such devices", shownValue(n))
 	}
 	return ""
 }

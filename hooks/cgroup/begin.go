@@ -57,7 +57,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := h.readDevices(&there, a, held); err != nil {
 		return nil, err
 	}
-	got, err := h.assign(there, a, held)
+	got, err := h.assignBeside(there, a, held)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	// other job's MoM is still alive.
 	if r, err := j.JobMark(); err == nil && r.Begin.MoM != nil && (mom == nil || *mom != *r.Begin.MoM) &&
 		proc.Alive(h.roots.Proc, *r.Begin.MoM) {
-		return hostapi.Errorf(hostapi.KindBusy, "job %s runs here already: process %d answers for it",
+		return hostapi.Errorf(hostapi.KindBusy, "job %s already runs here: process %d began it",
 			j.ID(), r.Begin.MoM.PID)
 	}
 	err := h.remove(ctx, j)

@@ -49,9 +49,9 @@ func (h *hook) openMeter() {
 // the last count. An amount that cannot be read now is counted later.
 //
 // The mother superior bills the job for all its hosts, because a sister may not know how long the
-// job has run. If settle is set, energy is counted up to now, otherwise up to the last beat. Energy
+// job has run. If now is set, energy is counted up to now, otherwise up to the last beat. Energy
 // is reported in whole joules.
-func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle bool) error {
+func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, now bool) error {
 	var errs []error
 	if len(h.policy.Billing.Weights) > 0 && s.Begin != nil && s.Begin.Job.MotherSuperior {
 		rate, err := h.billingRate(s.Begin, job)
@@ -64,7 +64,7 @@ func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, settle boo
 		u.Billing = &billed
 	}
 	if h.meter != nil {
-		errs = append(errs, h.addEnergy(s, job.ID, settle))
+		errs = append(errs, h.addEnergy(s, job.ID, now))
 		joules := math.Round(s.Joules)
 		u.EnergyJoules = &joules
 	}
@@ -89,11 +89,11 @@ func (h *hook) billingRate(begin *hostapi.Request, job *hostapi.Job) (float64, e
 }
 
 // addEnergy adds the job's share of the energy used since its last count. It counts at most once
-// per beat, or immediately if settle is set. The first count by this process only sets the starting
+// per beat, or immediately if now is set. The first count by this process only sets the starting
 // point.
-func (h *hook) addEnergy(s *state, id string, settle bool) error {
+func (h *hook) addEnergy(s *state, id string, now bool) error {
 	before := h.snapshot(id).counted
-	if before != nil && !settle && time.Since(before.at) < energyBeat {
+	if before != nil && !now && time.Since(before.at) < energyBeat {
 		return nil
 	}
 	joules, err := h.meter.Joules()

@@ -99,7 +99,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 // become changes the request to the contents of the blocks. It fails if the job requested more.
 func (a *ask) become(h host, blocks *blockShare) error {
 	more := func(resource string, want, have any) error {
-		return beyond("%s requested (%v) exceeds what is in %d of the blocks (%v)", resource, want, a.blocks, have)
+		return beyond("%s requested (%v) exceeds that of blocks=%d (%v)", resource, want, a.blocks, have)
 	}
 	if a.NCPUs > blocks.ncpus {
 		return more("ncpus", a.NCPUs, blocks.ncpus)
@@ -114,7 +114,7 @@ func (a *ask) become(h host, blocks *blockShare) error {
 		}
 	}
 	if _, err := placement.Place(h.node, inside); err != nil {
-		return beyond("of %d of the blocks: %w", a.blocks, err)
+		return beyond("blocks=%d: %w", a.blocks, err)
 	}
 	mem := blocks.mem
 	if a.Vmem != nil { // vmem limits mem as well

@@ -91,7 +91,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
 		u.Kill = report
-		settleMem(u, counters, h.snapshot(j.ID()).mem)
+		memAtEnd(u, counters, h.snapshot(j.ID()).mem)
 		if err := h.bill(&s, job, u, true); err != nil { // the job has ended in any case
 			h.logOf(j.ID()).Warn(err)
 		}
@@ -139,7 +139,7 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 // errStarved means that other jobs use the cpus, and the remaining processes are waiting for a cpu
 // on which to die. Ending the job takes longer then, and the host sends end again. Since errStarved
 // is neither ErrNotEmpty nor ErrBusy, the node does not go offline.
-var errStarved = errors.New("what is left waits for a cpu")
+var errStarved = errors.New("the remaining processes are waiting for a cpu")
 
 // killAll calls j.Kill and logs which processes outside the job were killed. It returns errStarved
 // if ctx ended while processes were still waiting for a cpu.

@@ -84,7 +84,7 @@ func fillTexts(asks []*gpuAsk, job *hostapi.Job, chunks int) error {
 		}
 	}
 	if differ && total != chunks {
-		return fmt.Errorf("%s has %d chunks and exec_vnode %d: which of them have which GPUs cannot be told", name,
+		return fmt.Errorf("%s has %d chunks and exec_vnode %d: the GPUs of each chunk are not known", name,
 			total, chunks)
 	}
 	for _, a := range asks {

@@ -48,7 +48,7 @@ func (h *hook) readDevices(there *host, a ask, others []holding) error {
 	}
 	inv, err := h.inventory()
 	if errors.Is(err, fs.ErrNotExist) {
-		return hostapi.Errorf(hostapi.KindBusy, "the hook devices has not told yet what devices this host has")
+		return hostapi.Errorf(hostapi.KindBusy, "hook devices has not reported the devices of this host yet")
 	}
 	if err != nil {
 		return hostapi.Errorf(hostapi.KindBusy, "%w", err) // hook devices rewrites it at its next exechost_periodic
@@ -177,7 +177,7 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 	if len(failed) == 0 {
 		return beyond("%w", err)
 	}
-	return hostapi.Errorf(hostapi.KindBusy, "%w; what there is could not be found out: %s", err,
+	return hostapi.Errorf(hostapi.KindBusy, "%w; not all devices of this host are known: %s", err,
 		strings.Join(failed, "; "))
 }
 

@@ -165,7 +165,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 	one := []string{"ncpus=1", "ngpus=1", "mem=64mb"}
 	n.devices = nil
 	err := n.hook.readDevices(&host{}, ask{blocks: 1}, nil)
-	want := "the hook devices has not told yet what devices this host has"
+	want := "hook devices has not reported the devices of this host yet"
 	if hostapi.KindOf(err) != hostapi.KindBusy || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -175,7 +175,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 	broken.Sources[0].Error = "no answer within 10s"
 	n.store(broken)
 	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindBusy,
-		"ngpus requested (1) exceeds ngpus available (0); what there is could not be found out: "+
+		"ngpus requested (1) exceeds ngpus available (0); not all devices of this host are known: "+
 			"nvml: no answer within 10s", one...)
 	broken.Sources[0].Name = configuredSource // this source does not find GPUs
 	n.store(broken)
@@ -426,12 +426,12 @@ func TestBlocksGrantShareOfEachResource(t *testing.T) {
 			n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "blocks requested (5) exceeds blocks available (4)",
 				"ncpus=1", "blocks=5")
 			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
-				"ncpus requested (2) exceeds what is in 1 of the blocks (1)", "ncpus=2", "blocks=1")
+				"ncpus requested (2) exceeds that of blocks=1 (1)", "ncpus=2", "blocks=1")
 			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
-				"mem requested (5242880kb) exceeds what is in 1 of the blocks (4194304kb)", "ncpus=1", "mem=5gb",
+				"mem requested (5242880kb) exceeds that of blocks=1 (4194304kb)", "ncpus=1", "mem=5gb",
 				"blocks=1")
 			n.refuses(hostapi.EventBegin, "3.srv", kindHeld,
-				"of 1 of the blocks: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
+				"blocks=1: ngpus requested (3) exceeds ngpus available (2)", "ncpus=1", "ngpus=3", "blocks=1")
 			// Requesting less is allowed, and the job is given the whole block.
 			out = n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "mem=1gb", "ngpus=1", "blocks=1"))
 			if g := n.granted("3.srv"); len(g.Devices) != 2 || *out.Usage.MemLimitBytes != 4*gib {

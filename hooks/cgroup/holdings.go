@@ -118,9 +118,9 @@ func (o holding) or(p holding) holding {
 	return o
 }
 
-// assign decides what a job gets. If there is not enough, it disregards jobs that have ended, and
-// then also suspended ones.
-func (h *hook) assign(there host, a ask, others []holding) (got assignment, err error) {
+// assignBeside decides what a job gets beside others. If there is not enough, it disregards jobs
+// that have ended, and then also suspended ones.
+func (h *hook) assignBeside(there host, a ask, others []holding) (got assignment, err error) {
 	got, err = h.policy.assign(there, a, others)
 	if hostapi.KindOf(err) != hostapi.KindBusy {
 		return got, err

@@ -31,6 +31,7 @@ type hook struct {
 	roots  kernfs.Roots
 	tree   *cgroup.Tree
 	parent *cgroup.Limits                // what limitParent set last; under the lock
+	over   bool                          // jobs exceeded a limit then; under the lock
 	self   []int                         // this process and its host, which must never be moved into a job
 	kmsg   func() (io.ReadCloser, error) // see openKmsg
 	units  units                         // nil: the parent of all jobs is a plain directory
@@ -58,7 +59,6 @@ type hook struct {
 	filled     bool            // see fill; under the lock
 	choosing   turn            // see lock
 	unlockTree func()          // releases the tree's lock; nil before the first lock
-	left       map[left]bool   // messages that have been logged; see firstLeft
 
 	meter *rapl.Meter // nil if energy is not counted
 	cpus  int         // ncpus of all jobs together, as PBS counts them; 0 without meter
@@ -128,7 +128,6 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		stat:       roots.Proc.Reader("stat"),
 		environs:   proc.NewEnvirons(roots.Proc),
 		table:      map[string]*job{},
-		left:       map[left]bool{},
 		choosing:   make(turn, 1),
 	}
 	h.machine.Store(node)
@@ -161,9 +160,8 @@ func (p *policy) need(tree *cgroup.Tree) error {
 		errs = append(errs, errors.New("[memory] soft_limit is true, but this kernel has no soft limit"))
 	}
 	if dir := tree.NotSystemds(); dir != "" && len(errs) > 0 {
-		errs = append(errs, fmt.Errorf("%s is not systemd's, which would pass the controllers on to it: "+
-			"somebody else made it. Remove it and what is below it (rmdir, when no job runs) "+
-			"and start hookhost again", dir))
+		errs = append(errs, fmt.Errorf("%s was not made by systemd, which does not enable controllers in it. "+
+			"When no job runs, remove it and everything below it (rmdir), and start hookhost again", dir))
 	}
 	if len(errs) > 0 {
 		return hostapi.Errorf(hostapi.KindNode, "%w", errors.Join(errs...))

@@ -34,12 +34,13 @@ type job struct {
 	unread   bool        // assigned has no devices, because their mark could not be read at the start
 	unmarked bool        // assigned was read from the kernel and is not applied again; see fill
 	asStays  bool        // RLIMIT_AS of a program could not be lifted; see limit
+	warned   string      // see warnOnce
 }
 
 // idle reports whether there is nothing left to remember about the job.
 func (e *job) idle() bool {
 	return e.uses == 0 && !e.known && e.watch == nil && e.chart == nil && e.ranks == nil && e.counted == nil &&
-		e.assigned == nil && !e.asStays
+		e.assigned == nil && !e.asStays && e.warned == ""
 }
 
 // with calls f with what is known about a job, under mu. If nothing is left to remember afterwards,

@@ -56,7 +56,7 @@ func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (plac
 		i := slices.IndexFunc(node.NUMA, func(n topology.NUMANode) bool { return n.ID == id })
 		if i < 0 {
 			return placement.Assignment{},
-				hostapi.Errorf(hostapi.KindNode, "exec_vnode names NUMA node %d, which this host has not", id)
+				hostapi.Errorf(hostapi.KindNode, "exec_vnode names NUMA node %d, which this host does not have", id)
 		}
 		if node.NUMA[i].HasMemory {
 			got.Mems = got.Mems.Union(kernfs.IDs(id))

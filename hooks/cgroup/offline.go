@@ -113,7 +113,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		return nil
 	}
 	setState(out, slices.Sorted(maps.Keys(req.VnodeList)), stateFree)
-	h.log.Info("the vnodes of this host go on line again: every cgroup is removed")
+	h.log.Info("the vnodes of this host go back online: all cgroups are removed")
 	return h.kept.SetOffline(nil)
 }
 

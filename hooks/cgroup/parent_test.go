@@ -168,7 +168,7 @@ func TestParentMadeByHand(t *testing.T) {
 			t.Fatalf("systemd's %t: %v", systemds, err)
 		}
 		const want = "/sys/fs/cgroup/pbs_jobs.service is not systemd's, " +
-			"which would pass the controllers on to it: somebody else made it. Remove it"
+			"which does not enable controllers in it. When no job runs, remove it"
 		if got := strings.Contains(err.Error(), want); got == systemds {
 			t.Errorf("systemd's %t: error %v; has %q: %t", systemds, err, want, got)
 		}

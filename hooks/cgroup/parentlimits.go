@@ -37,13 +37,10 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 	if err != nil && !errors.Is(err, cgroup.ErrInUse) {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	if err == nil {
-		h.settled()
-	} else if h.firstLeft("", "parent") {
-		h.log.Warnf("jobs have more than all of them may have by now: %v; "+
-			"it is tried again at each exechost_periodic", err)
+	if err != nil && !h.over {
+		h.log.Warnf("jobs use more than the limit for all of them, which stays until a later exechost_periodic: %v", err)
 	}
-	h.parent = &want
+	h.parent, h.over = &want, err != nil
 	return nil
 }
 

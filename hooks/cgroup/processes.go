@@ -48,7 +48,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		return nil, err
 	}
 	if !alive {
-		h.logOf(j.ID()).Infof("launch pid %d: no such process any more", req.PID)
+		h.logOf(j.ID()).Infof("launch pid %d: the process has already ended", req.PID)
 		return out, nil
 	}
 	// A process that does not lead its session is still in MoM's session.
@@ -114,11 +114,11 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	defer p.hold.Close()
 	switch {
 	case !p.BelongsTo(owner):
-		return reject("the process is not the job's owner's")
+		return reject("the process does not belong to the job's owner")
 	case p.Session == 1:
-		return reject("session 1 is the system's own")
+		return reject("session 1 belongs to the system")
 	case p.Kernel:
-		return reject("it is a thread of the kernel")
+		return reject("it is a kernel thread")
 	case h.isOurs(p.PID):
 		return reject("it is hookhost itself")
 	}

@@ -67,13 +67,13 @@ func TestAttachRefused(t *testing.T) {
 			pid := k.Spawn()
 			k.SetProcess(pid, kernfstest.Attributes{UID: stranger})
 			return pid
-		}, "the process is not the job's owner's"},
-		{"root's", func(k *kernfstest.Kernel) int { return k.Spawn() }, "the process is not the job's owner's"},
+		}, "the process does not belong to the job's owner"},
+		{"root's", func(k *kernfstest.Kernel) int { return k.Spawn() }, "the process does not belong to the job's owner"},
 		{"in the system's session", func(k *kernfstest.Kernel) int {
 			pid := k.Spawn()
 			k.SetProcess(pid, kernfstest.Attributes{UID: owner, Session: 1})
 			return pid
-		}, "session 1 is the system's own"},
+		}, "session 1 belongs to the system"},
 		{"this hook", func(k *kernfstest.Kernel) int {
 			k.SetProcess(k.Self(), kernfstest.Attributes{UID: owner, Session: k.Self()})
 			return k.Self()

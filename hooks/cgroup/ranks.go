@@ -75,7 +75,7 @@ func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job) {
 	for _, err := range []error{s.run(ctx), s.retire()} {
 		if err != nil && !errors.Is(err, cgroup.ErrNotFound) && !s.failed {
 			s.failed = true
-			h.logOf(j.ID()).Warnf("its ranks are not all counted apart: %v", err)
+			h.logOf(j.ID()).Warnf("not all of its ranks are counted separately: %v", err)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (s *rankSearch) group(of *rank.Found) (string, error) {
 	case len(s.groups) >= s.h.mostRanks():
 		if !s.many {
 			s.many = true
-			s.h.logOf(s.j.ID()).Warnf("it has more than %d ranks: the others are not counted apart", s.h.mostRanks())
+			s.h.logOf(s.j.ID()).Warnf("it has more than %d ranks: the others are not counted separately", s.h.mostRanks())
 		}
 		return "", nil
 	default:

@@ -108,7 +108,7 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	if err := h.readDevices(&z.there, a, held); err != nil {
 		return newShare{}, err
 	}
-	if z.assignment, err = h.assign(z.there, a, held); err != nil {
+	if z.assignment, err = h.assignBeside(z.there, a, held); err != nil {
 		return newShare{}, err
 	}
 	z.hadGrant, z.grant = a.hadGrant, regranted(a.hadGrant, z.grant)
@@ -194,9 +194,9 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 		switch {
 		case z.there.v2 || had == gets:
 		case had:
-			err = errors.New("a job with cpus of its own cannot be without on cgroup v1")
+			err = errors.New("a job with a cpuset cannot lose it on cgroup v1")
 		default:
-			err = errors.New("a job without cpus of its own cannot get any on cgroup v1")
+			err = errors.New("a job without a cpuset cannot get one on cgroup v1")
 		}
 	case errors.Is(err, cgroup.ErrNotFound): // the job is ending
 		kind = hostapi.KindBusy

@@ -257,7 +257,7 @@ func TestResizeKinds(t *testing.T) {
 		t.Errorf("a cpuset for a job that has none on v1: %v", err)
 	}
 	n.begin("2.srv", asks("ncpus=1", "mem=64mb"))
-	const want = "resize job 2.srv: a job with cpus of its own cannot be without on cgroup v1"
+	const want = "resize job 2.srv: a job with a cpuset cannot lose it on cgroup v1"
 	_, err := n.resize("2.srv", "ncpus=0", "mem=64mb")
 	if hostapi.KindOf(err) != hostapi.KindJob || err.Error() != want {
 		t.Errorf("ncpus=0 on v1: %v of kind %q, want %q", err, hostapi.KindOf(err), want)

@@ -75,7 +75,7 @@ func (h *hook) moveSession(
 	// program may be in it.
 	if first.PID <= 1 || first.Kernel || h.isOurs(first.PID) {
 		first.hold.Close()
-		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) is not a job's", first.PID, first.Comm)
+		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) cannot be in a job", first.PID, first.Comm)
 	}
 	if taken, err = h.move(j, first, limits); err != nil { // even if it leaves its session meanwhile
 		return taken, err
@@ -217,7 +217,7 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 			return err
 		}
 		if m.UID != was.UID {
-			h.logOf(j.ID()).Warnf("pid %d ended while it was moved, and its number is %q's of uid %d, "+
+			h.logOf(j.ID()).Warnf("pid %d ended while it was being moved, and now is %q of uid %d, "+
 				"which is in the job", m.PID, m.Comm, m.UID)
 			return nil
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // When the hook starts, and when the memory, swap or tasks of the node have changed, it reapplies
-// what each job was granted. That undoes an interrupted resize, applies a change of [memory]
+// what each job was assigned. That undoes an interrupted resize, applies a change of [memory]
 // enforce, and replaces limits that somebody set by hand. A job may take seconds to give back
 // memory, so only events of that job wait for it. A job that does not give back enough keeps its
 // memory limits until the next time.
@@ -23,15 +23,14 @@ func (h *hook) settle() {
 			h.background.Go(func() {
 				err := h.settleJob(context.Background(), id)
 				if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
-					h.logOf(id).Warnf("its limits are not those that it was granted: %v; "+
-						"it is tried again when this hook starts", err)
+					h.logOf(id).Warnf("its limits are not those that it was assigned, until this hook starts again: %v", err)
 				}
 			})
 		}
 	}
 }
 
-// settleJob applies a job's grant, unless the job has ended.
+// settleJob applies a job's assigned limits, unless the job has ended.
 func (h *hook) settleJob(ctx context.Context, id string) error {
 	release, err := h.wait(ctx, id, func(e *job) turn { return e.turn })
 	if err != nil {

@@ -41,7 +41,6 @@ func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept 
 	if err != nil {
 		return nil, err
 	}
-	h.forgetLeft(ids)
 	h.forgetGone(ids, known)
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
@@ -77,9 +76,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	_, err = j.JobMark()
 	switch {
 	case err == nil: // The host lost its record of the job. Startup reports such a job.
-		if h.firstLeft(id, "record") {
-			h.logOf(id).Warn("left the cgroup of a job that has no record")
-		}
+		h.warnOnce(id, "the job has no record: its cgroup is left until exechost_startup reports it")
 		return false, nil
 	case errors.Is(err, cgroup.ErrNotJobs):
 	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
@@ -92,9 +89,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 			return false, err
 		}
 		if len(pids) > 0 {
-			if h.firstLeft(id, "processes") {
-				h.logOf(id).Warn("left a cgroup that has processes and was not made by hookhost")
-			}
+			h.warnOnce(id, "its cgroup has processes and was not made by hookhost: it is left alone")
 			return false, nil
 		}
 	default:
@@ -103,9 +98,7 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	err = h.remove(ctx, j)
 	switch {
 	case errors.Is(err, errStarved): // caused by the user, so the node is not at fault
-		if h.firstLeft(id, "later") {
-			h.logOf(id).Warnf("its cgroup is removed later: %v", err)
-		}
+		h.warnOnce(id, fmt.Sprintf("its cgroup is removed later: %v", errStarved))
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("remove: %w", err)
@@ -114,52 +107,29 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 	return true, nil
 }
 
-// forgetGone releases what is held by jobs that are not in known and have no cgroup because
-// somebody removed it by hand.
+// forgetGone forgets jobs that are not in known and have no cgroup because somebody removed it by
+// hand.
 func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
-	var gone []*cgroup.Job
 	h.mu.Lock()
-	for id, e := range h.table {
-		if e.assigned != nil && known[id] == nil && !slices.Contains(ids, id) {
-			gone = append(gone, e.cgroup)
-		}
-	}
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(h.table)), func(id string) bool {
+		return known[id] != nil || slices.Contains(ids, id)
+	})
 	h.mu.Unlock()
-	for _, j := range gone {
-		if release := h.try(j.ID()); release != nil {
-			if !j.Exists() { // else it has begun again since
-				h.forget(j.ID())
+	for _, id := range gone {
+		if release := h.try(id); release != nil {
+			if j, err := h.tree.Job(id); err == nil && !j.Exists() { // else it has begun again since
+				h.forget(id)
 			}
 			release()
 		}
 	}
 }
 
-// left identifies a message about a job's cgroup that is logged once while the cgroup exists. The
-// id is empty for the parent.
-type left struct{ id, what string }
-
-// firstLeft returns true the first time that it is called for a message.
-func (h *hook) firstLeft(id, what string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.left[left{id, what}] {
-		return false
+// warnOnce logs a message about a job's cgroup, unless it was the last one about that.
+func (h *hook) warnOnce(id, text string) {
+	first := false
+	h.with(id, func(e *job) { first, e.warned = e.warned != text, text })
+	if first {
+		h.logOf(id).Warn(text)
 	}
-	h.left[left{id, what}] = true
-	return true
-}
-
-// forgetLeft forgets the messages about cgroups that are gone.
-func (h *hook) forgetLeft(ids []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return l.id != "" && !slices.Contains(ids, l.id) })
-}
-
-// settled forgets the messages about the parent.
-func (h *hook) settled() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.left, func(l left, _ bool) bool { return l.id == "" })
 }

@@ -33,7 +33,7 @@ func (h *hook) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case h.choosing <- struct{}{}:
 	case <-ctx.Done():
-		return nil, hostapi.Errorf(hostapi.KindBusy, "wait for the choice of another job: %w", ctx.Err())
+		return nil, hostapi.Errorf(hostapi.KindBusy, "wait for another job's placement: %w", ctx.Err())
 	}
 	if h.unlockTree == nil {
 		if h.unlockTree, err = h.tree.Lock(ctx); err != nil {

@@ -70,13 +70,13 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 	return u, counters, err
 }
 
-// settleMem determines the mem of a job that ends. seen is the greatest sample that this process
+// memAtEnd determines the mem of a job that ends. seen is the greatest sample that this process
 // took. The mark on the cgroup may lack it, because a user can delay that mark.
 //
 // The cgroup's peak is used for a job if no sample ever showed any memory. It is also used for a
 // job that ran out of memory at its own limit, which used all it could. Reports keep the greatest
-// value, and the peak includes page cache. So settleMem is called only at the job's end.
-func settleMem(u *hostapi.HostUsage, counters cgroup.Usage, seen int64) {
+// value, and the peak includes page cache. So memAtEnd is called only at the job's end.
+func memAtEnd(u *hostapi.HostUsage, counters cgroup.Usage, seen int64) {
 	if seen > 0 && (u.MemBytes == nil || *u.MemBytes < seen) {
 		u.MemBytes, u.MemSource = &seen, memSampled
 	}

@@ -53,11 +53,11 @@ func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
 		counters := cgroup.Usage{CgroupPeak: &peak, MemSwapPeak: &swap, MemLimit: &limit, MemSwapLimit: &both,
 			OOMKills: &tt.oom}
 		u := &hostapi.HostUsage{MemBytes: &mem, CgroupPeakBytes: &peak, OOMKills: &tt.oom}
-		settleMem(u, counters, tt.seen*mib)
+		memAtEnd(u, counters, tt.seen*mib)
 		must.Equal(t, tt.name, tt.want*mib, *u.MemBytes)
 	}
 	u := &hostapi.HostUsage{}
-	settleMem(u, cgroup.Usage{}, 0)
+	memAtEnd(u, cgroup.Usage{}, 0)
 	if u.MemBytes != nil {
 		t.Errorf("mem %d without a memory controller", *u.MemBytes)
 	}

@@ -205,7 +205,7 @@ func TestVnodesPlaceJobs(t *testing.T) {
 			"(node1[6]:ncpus=1)+(node1[7]:ncpus=1)+(node1[8]:ncpus=1)+(node1[9]:ncpus=1)+(node1[11]:ncpus=1)",
 			"0-4,6-9,11", "0-4,6-9,11", ""},
 		{"(node1[3]:ncpus=2)", "", "", "NUMA node 3: ncpus requested (2) exceeds ncpus available (1)"},
-		{"(node1[12]:ncpus=1)", "", "", "exec_vnode names NUMA node 12, which this host has not"},
+		{"(node1[12]:ncpus=1)", "", "", "exec_vnode names NUMA node 12, which this host does not have"},
 		{"(node1[3]:ncpus=1)+(node1:ncpus=1)", "0,3", "0,3", ""},
 		{"(node1:ncpus=2)", "0-1", "0-1", ""},
 	} {

@@ -158,7 +158,7 @@ func counted(items []placement.Want, ngpus int) ([]placement.Want, int, error) {
 	case ngpus == 0:
 		return items, 0, nil
 	case sum > ngpus:
-		return nil, 0, fmt.Errorf("these are %d, and ngpus is %d", sum, ngpus)
+		return nil, 0, fmt.Errorf("these add up to %d, but ngpus is %d", sum, ngpus)
 	}
 	return items, ngpus - sum, nil
 }
@@ -179,7 +179,7 @@ func (s *wantSum) add(w placement.Want) error {
 		return nil
 	}
 	if len(s.wants) == mostWants {
-		err := fmt.Errorf("a job may want %d kinds of devices, and this is one more", mostWants)
+		err := fmt.Errorf("a job may request at most %d kinds of devices", mostWants)
 		return resourceErr(w.Resource, strconv.Itoa(w.Count), err)
 	}
 	if s.at == nil {

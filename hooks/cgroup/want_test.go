@@ -94,7 +94,7 @@ func TestWantsOf(t *testing.T) {
 		{name: "all chunks alike", exec: "(n1:ngpus=1)+(n1:ngpus=1)", sel: "3:ngpus=1:gpu_model=A100",
 			want: "2 ngpus [A100]"},
 		{name: "other chunks than schedselect", exec: "(n1:ngpus=1)", sel: "1:ngpus=1:gpu_model=A100+1:ngpus=1",
-			err: "schedselect has 2 chunks and exec_vnode 1: which of them have which GPUs cannot be told"},
+			err: "schedselect has 2 chunks and exec_vnode 1: the GPUs of each chunk are not known"},
 		{name: "schedselect of others", exec: "(n1:ncpus=1)", sel: "1:ncpus=1:walltime=x", want: ""},
 		{name: "no select", exec: "(n1:ngpus=1)", sel: "1:ngpus=1:gpu_model=",
 			err: "schedselect: select: resource gpu_model=: no value"},
@@ -123,9 +123,9 @@ func TestWantsOf(t *testing.T) {
 			err: "resource gpus=99999999999: vendor 99999999999 is none of nvidia, amd, intel, habana"},
 		{name: "default_chunk", exec: `(n1:ngpus=0:gpus="nvidia:A100::2")`, want: "2 ngpus nvidia [A100]"},
 		{name: "more than ngpus", exec: `(n1:ngpus=2:gpus="nvidia:A100::3")`,
-			err: "resource gpus=nvidia:A100::3: these are 3, and ngpus is 2"},
+			err: "resource gpus=nvidia:A100::3: these add up to 3, but ngpus is 2"},
 		{name: "open ones more than ngpus", exec: `(n1:ngpus=1:gpus="nvidia+amd")`,
-			err: "resource gpus=nvidia+amd: these are 2, and ngpus is 1"},
+			err: "resource gpus=nvidia+amd: these add up to 2, but ngpus is 1"},
 
 		{name: "negative", exec: "(n1:ngpus=-1)", err: "vnode n1: resource ngpus=-1: not a whole number"},
 		{name: "not a number", exec: "(n1:fpga=True)", err: "vnode n1: resource fpga=True: not a whole number"},
@@ -200,7 +200,7 @@ func TestWantsAreBounded(t *testing.T) {
 	}
 	job := &hostapi.Job{ExecVnode: strings.Join(parts, "+")}
 	wants, err := wantsOfAll(t, job)
-	if err == nil || err.Error() != "resource ngpus=1: a job may want 64 kinds of devices, and this is one more" {
+	if err == nil || err.Error() != "resource ngpus=1: a job may request at most 64 kinds of devices" {
 		t.Errorf("%d wants, %v", len(wants), err)
 	}
 }
@@ -226,7 +226,7 @@ func TestEqualAsksAreOne(t *testing.T) {
 }
 
 func TestMicsNote(t *testing.T) {
-	notes := map[string]string{"": "", "0": "", "2": "nmics=2 is not given: hookhost knows no such devices"}
+	notes := map[string]string{"": "", "0": "", "2": "nmics=2 is ignored: hookhost does not support such devices"}
 	for value, want := range notes {
 		if got := micsNote(map[string]string{"nmics": value}); got != want {
 			t.Errorf("nmics=%s: %q, want %q", value, got, want)
