@@ -2,51 +2,16 @@ package main_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
 
 const byRSS = "[memory]\nenforce = \"rss\""
-
-// A job reads 2 GiB of files, twenty times its mem, and lives: page cache is not the job's.
-func TestRSSPageCacheIsFree(t *testing.T) {
-	n := newNode(t, byRSS)
-	n.serve()
-	big := n.path("big")
-	if out, err := exec.Command("sh", "-c", "head -c 268435456 /dev/zero > "+big).CombinedOutput(); err != nil {
-		t.Fatal(string(out), err)
-	}
-	defer os.Remove(big)
-	// Dropped from the page cache each time, so that it is the job that fills it.
-	const reads = `
-import os, sys
-for i in range(8):
-    fd = os.open(sys.argv[1], os.O_RDONLY)
-    os.fsync(fd)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    while os.read(fd, 1 << 20): pass
-    os.close(fd)
-`
-	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "python3", "-c", reads, big)
-	if r.status != 0 || strings.Contains(r.stderr, "exceeded") {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
-	}
-	for _, h := range r.report(t).Hosts {
-		if h.CgroupPeakBytes != nil && *h.CgroupPeakBytes < 150*mib {
-			t.Errorf("the cgroup's peak is %d MiB: the job's files were not charged to it", *h.CgroupPeakBytes/mib)
-		}
-		if h.MemLimitBytes == nil || *h.MemLimitBytes != 100*mib {
-			t.Errorf("mem_limit_bytes = %v, want 100 MiB", h.MemLimitBytes)
-		}
-	}
-}
 
 // With both, the kernel limits the job's memory with its page cache. A job that holds too much is
 // told as with rss or, if the kernel is first, as with cgroup.
@@ -111,35 +76,6 @@ func TestResidentMemoryOverItsBoundIsKilled(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The daemon is killed and comes back in mid-job; the job is held to its mem all the same.
-func TestRSSAfterRestart(t *testing.T) {
-	n := newNode(t, byRSS)
-	d := n.serve()
-	goOn := n.path("go-on")
-	cmd := n.command("run", "-l", "select=1:ncpus=1:mem=100mb", "--report=json", "--", "python3", "-c", `
-import os, sys, time
-while not os.path.exists(sys.argv[1]): time.sleep(0.02)
-x = bytearray(150 << 20)
-time.sleep(50)
-`, goOn)
-	done := make(chan result, 1)
-	go func() { done <- n.finish(cmd) }()
-	must.Eventually(t, "the job runs", func() bool { return len(n.jobDirs()) > 0 && len(n.members()) > 0 })
-	d.kill()
-	n.serve()
-	must.NoError(t, os.WriteFile(goOn, nil, 0o600))
-	select {
-	case r := <-done:
-		if r.status != 137 && r.status != 143 || !memExceeded.MatchString(r.stderr) {
-			t.Errorf("status %d, stderr %q", r.status, r.stderr)
-		}
-	case <-time.After(30 * time.Second):
-		t.Error("the job goes on")
-		d.n.removeCgroups()
-		<-done
 	}
 }
 

@@ -52,7 +52,7 @@ func askOf(job *hostapi.Job, node string) (ask, error) {
 	here := pbs.ChunksHere(chunks, node, job.MotherSuperior)
 	if here == nil {
 		return ask{}, fmt.Errorf("exec_vnode on %s, exec_host2 %s: %w",
-			shownValue(node), shownValue(job.ExecHost2), pbs.ErrNotOnHost)
+			pbs.Shown(node), pbs.Shown(job.ExecHost2), pbs.ErrNotOnHost)
 	}
 	share, err := pbs.Share(pbs.Pick(chunks, here))
 	if err != nil {
@@ -116,7 +116,7 @@ func plus(a, b pbs.Size) pbs.Size {
 // micsNote tells a job that asks for nmics that it gets none, because such devices no longer exist.
 func micsNote(other map[string]string) string {
 	if n := other["nmics"]; n != "" && strings.Trim(n, "0") != "" {
-		return fmt.Sprintf("nmics=%s is ignored: hookhost does not support such devices", shownValue(n))
+		return fmt.Sprintf("nmics=%s is ignored: hookhost does not support such devices", pbs.Shown(n))
 	}
 	return ""
 }

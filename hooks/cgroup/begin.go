@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/inventory"
@@ -155,13 +153,8 @@ func (h *hook) create(
 	r cgroup.JobMark,
 ) error {
 	err := j.Create(h.inKernel(got.limits, got.ask))
-	// Somebody created the cgroup by hand after we looked, or its name belongs to a job that is
-	// ending.
-	if errors.Is(err, cgroup.ErrExists) {
-		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
-	}
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "%w", err)
+		return hostapi.Errorf(kindOf(err), "%w", err)
 	}
 	// The mark is written last, so a cgroup with a mark is complete.
 	if h.policy.perTask() {
@@ -174,21 +167,12 @@ func (h *hook) create(
 		err = j.SetJobMark(r)
 	}
 	if err != nil {
-		return hostapi.Errorf(markKind(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
+		return hostapi.Errorf(kindOf(err), "mark cgroup of job %s: %w", j.ID(), errors.Join(err, h.remove(ctx, j)))
 	}
 	h.setAssigned(j, got)
 	h.learn(r.Begin.Job)
 	h.watch(j)
 	return nil
-}
-
-// markKind returns the error kind for a mark that could not be written. A job's request can be too
-// long for an extended attribute (setxattr(2)).
-func markKind(err error) hostapi.Kind {
-	if errors.Is(err, unix.E2BIG) {
-		return hostapi.KindJob
-	}
-	return hostapi.KindNode
 }
 
 // begun is the outcome of an accepted begin. The zeros make MoM leave these resources to the hook

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
 // beyondNode is the cause of a KindJob error: the job requests more than this node could give it
@@ -35,4 +38,19 @@ func holdBeyond(begin *hostapi.Request, err error) (*hostapi.Outcome, error) {
 		return nil, err
 	}
 	return &hostapi.Outcome{Reject: true, Message: err.Error(), OnReject: hostapi.JobActionHold}, nil
+}
+
+// kindOf returns the kind of an error of a job's cgroup. If the job is ending or uses what it would
+// have to give back, or if somebody has created the cgroup by hand, the event may succeed later. A
+// request that is too long for a mark (setxattr(2)) is the job's fault.
+func kindOf(err error) hostapi.Kind {
+	for _, passes := range []error{cgroup.ErrNotFound, cgroup.ErrInUse, cgroup.ErrExists} {
+		if errors.Is(err, passes) {
+			return hostapi.KindBusy
+		}
+	}
+	if errors.Is(err, unix.E2BIG) {
+		return hostapi.KindJob
+	}
+	return hostapi.KindNode
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -25,7 +22,7 @@ func countOf(resources map[string]string, name string) (int, error) {
 	}
 	n, err := parseCount(value)
 	if err != nil {
-		return 0, resourceErr(name, value, err)
+		return 0, pbs.ResourceError(name, value, err)
 	}
 	return n, nil
 }
@@ -41,7 +38,7 @@ func countOfJob(list hostapi.Resources, chunks []pbs.VnodeChunk, name string) (i
 	elsewhere := func(c pbs.VnodeChunk) bool { return c.Host != chunks[0].Host }
 	if err == nil && n > 0 && slices.ContainsFunc(chunks, elsewhere) {
 		err = errors.New("exec_vnode does not say how much of it each host has: ask for it in select")
-		err = resourceErr(name, list[name], err)
+		err = pbs.ResourceError(name, list[name], err)
 	}
 	return n, err
 }
@@ -55,21 +52,4 @@ func parseCount(text string) (int, error) {
 		return 0, errCount
 	}
 	return int(n), nil
-}
-
-func resourceErr(name, value string, err error) error {
-	return fmt.Errorf("resource %s=%s: %w", name, shownValue(value), err)
-}
-
-// shownValue prepares text for quoting in an error: one printable line of limited length.
-func shownValue(text string) string {
-	const most = 64
-	cut := ""
-	if len(text) > most {
-		text, cut = text[:most], "..."
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !strconv.IsPrint(r) }) {
-		return strconv.Quote(text) + cut
-	}
-	return text + cut
 }

@@ -107,7 +107,7 @@ func namesGPUs(c pbs.Chunk) bool {
 // if the job has one chunk.
 func fillOwn(asks []*gpuAsk, list hostapi.Resources, chunks int) error {
 	if text := list["gpus"]; text != "" && chunks > 1 {
-		return resourceErr("gpus", text, fmt.Errorf("the job has %d chunks: ask for it in select", chunks))
+		return pbs.ResourceError("gpus", text, fmt.Errorf("the job has %d chunks: ask for it in select", chunks))
 	}
 	for _, a := range asks {
 		a.fill(list)

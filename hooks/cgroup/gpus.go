@@ -63,18 +63,18 @@ func parseGPUs(text string) ([]placement.Want, error) {
 		fields = append(fields, "", "", "")[:4]
 		w := placement.Want{Resource: "ngpus", Vendor: strings.ToLower(fields[0]), Count: noCount}
 		if w.Vendor != "" && !slices.Contains(vendors, w.Vendor) {
-			return nil, fmt.Errorf("vendor %s is none of %s", shownValue(fields[0]), strings.Join(vendors, ", "))
+			return nil, fmt.Errorf("vendor %s is none of %s", pbs.Shown(fields[0]), strings.Join(vendors, ", "))
 		}
 		var err error
 		if w.Models, err = parseModels(fields[1]); err != nil {
 			return nil, err
 		}
 		if w.MinMemory, w.MaxMemory, err = parseMemory(fields[2]); err != nil {
-			return nil, fmt.Errorf("memory %s: %w", shownValue(fields[2]), err)
+			return nil, fmt.Errorf("memory %s: %w", pbs.Shown(fields[2]), err)
 		}
 		if fields[3] != "" {
 			if w.Count, err = parseCount(fields[3]); err != nil {
-				return nil, fmt.Errorf("count %s: %w", shownValue(fields[3]), err)
+				return nil, fmt.Errorf("count %s: %w", pbs.Shown(fields[3]), err)
 			}
 		}
 		wants = append(wants, w)
@@ -104,7 +104,7 @@ func parseModels(text string) ([]string, error) {
 			return r == unicode.ReplacementChar || !strconv.IsPrint(r) || r == '*'
 		})
 		if !word || strange {
-			return nil, fmt.Errorf("%s is not a model", shownValue(model))
+			return nil, fmt.Errorf("%s is not a model", pbs.Shown(model))
 		}
 	}
 	return models, nil

@@ -545,24 +545,6 @@ func TestGrantsOfAResize(t *testing.T) {
 	}
 }
 
-// On a real kernel the job's grant is on its cgroup and disappears with it.
-func TestKernelGrant(t *testing.T) {
-	n := realNode(t, nil)
-	n.store(gpus(8))
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "ngpus=1", "mem=64mb"))
-	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=0", "ngpus=1", "mem=64mb"))
-	if a, b := n.holds("1.srv"), n.holds("2.srv"); a == "" || b == "" || a == b {
-		t.Errorf("granted %q and %q", a, b)
-	}
-	n.refuses(hostapi.EventBegin, "3.srv", kindHeld, "ngpus requested (9) exceeds ngpus available (8)", "ncpus=0",
-		"ngpus=9", "mem=64mb")
-	n.refuses(hostapi.EventBegin, "3.srv", hostapi.KindBusy, "ngpus requested (8) exceeds ngpus available (6); held: ",
-		"ncpus=0", "ngpus=8", "mem=64mb")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.do(hostapi.EventEnd, "2.srv")
-	n.do(hostapi.EventBegin, "3.srv", asks("ncpus=0", "ngpus=8", "mem=64mb"))
-}
-
 // A resize keeps as many of the job's devices as it can, and gives up the rest.
 func TestResizeGrants(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {

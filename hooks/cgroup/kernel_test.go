@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -101,90 +99,6 @@ func startLabelled(t testing.TB, env []string, enter func(pid int), what string,
 	return actor{child: p.Child, stdin: p.In}
 }
 
-// The kernel kills a process of a job that exceeds its memory, and the job is told which one. The
-// kernel logs ten kills in five seconds, over all cgroups. If other tests have used these up, the
-// job is told only that one was killed.
-func TestKernelOOM(t *testing.T) {
-	// The message has the pid in the first pid namespace, where the test may not be.
-	named := regexp.MustCompile(`^Cgroup mem limit exceeded: Killed process \d+ \(exe\) total-vm:`)
-	for range 6 {
-		line := killedForMemory(t)
-		if named.MatchString(line) {
-			return
-		}
-		want := "Cgroup mem limit exceeded: the kernel killed 1 of the job's processes (limit 65536kb)"
-		if line != want {
-			t.Fatalf("stderr %q, want %s or %q", line, named, want)
-		}
-		time.Sleep(5 * time.Second)
-	}
-	t.Error("the kernel never said whom it killed")
-}
-
-// killedForMemory makes a job run out of memory and returns its lines on standard error.
-func killedForMemory(t *testing.T) string {
-	t.Helper()
-	n := realNode(t, nil)
-	n.kmsg = openKmsg
-	n.do(hostapi.EventBegin, "1.srv")
-	a := startActor(t, n.launches("1.srv"), "eat", fmt.Sprint(200*mib))
-	a.stdin.Close()
-	exit, err := a.child.Wait(t.Context())
-	if err != nil || exit.Code() != 137 {
-		t.Errorf("exit status %d, %v", exit.Code(), err)
-	}
-	out := n.do(hostapi.EventEpilogue, "1.srv")
-	if out.Diag != "Cgroup mem limit exceeded" || len(out.JobStderr) != 1 {
-		t.Fatalf("diag %q, stderr %q", out.Diag, out.JobStderr)
-	}
-	u, least := out.Usage, int64(60*mib)
-	if !n.tree.Has("peak") { // without the kernel's peak only a sample can have seen it
-		least = 0
-	}
-	if *u.OOMKills != 1 || *u.MemLimitBytes != 64*mib || *u.MemBytes < least || *u.MemBytes > 66*mib ||
-		u.Kill.Signal != "none" {
-		t.Errorf("usage %+v, mem %d", u, *u.MemBytes)
-	}
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
-	return out.JobStderr[0]
-}
-
-// mem is what the job held, without the page cache of the files that it read.
-func TestKernelPeak(t *testing.T) {
-	n := realNode(t, nil)
-	file := filepath.Join(t.TempDir(), "file")
-	f, err := os.Create(file)
-	must.NoError(t, err)
-	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, 500*mib); err != nil {
-		kernfstest.Skip(t, "allocate a file: %v", err)
-	}
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=1gb"))
-	a := startActor(t, n.launches("1.srv"), "hold", fmt.Sprint(50*mib), file)
-	held := rssAnon(t, a.child.PID) // 50 MiB, and what the program itself needs, which is more under -race
-	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
-	if mem := *u.MemBytes; held < 50*mib || mem < held-mib || mem > held+8*mib || u.MemSource != memSampled {
-		t.Errorf("mem %d MiB, of which the process held %d; %s", mem/mib, held/mib, u.MemSource)
-	}
-	if peak := *u.CgroupPeakBytes; peak < 500*mib {
-		t.Errorf("the cgroup's peak is %d MiB: the file is not in it", peak/mib)
-	}
-}
-
-// rssAnon returns the private memory of a process, in bytes.
-func rssAnon(t *testing.T, pid int) int64 {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must.NoError(t, err)
-	_, text, _ := strings.Cut(string(b), "RssAnon:")
-	var kb int64
-	if _, err := fmt.Sscanf(text, "%d kB", &kb); err != nil {
-		t.Fatal(err)
-	}
-	return kb << 10
-}
-
 // SIGTERM comes first. The grace period lasts to its end if a process ignores SIGTERM, but ends
 // early if none does.
 func TestKernelGrace(t *testing.T) {
@@ -218,27 +132,6 @@ func TestKernelGrace(t *testing.T) {
 				t.Errorf("ended by %v, %v", exit.Status.Signal(), err)
 			}
 		})
-	}
-}
-
-// A hook that starts finds its jobs again, and removes cgroups that belong to no job, with their
-// processes.
-func TestKernelSweep(t *testing.T) {
-	n := realNode(t, nil)
-	for _, id := range []string{"1.srv", "2.srv"} {
-		n.do(hostapi.EventBegin, id)
-	}
-	kept, lost := n.launch("1.srv"), n.launch("2.srv")
-	n.retire("2.srv")
-	delete(n.jobs, "2.srv")
-	n.reboot()
-	out := n.do(hostapi.EventStartup, "")
-	if !slices.Equal(out.Notes, []string{"removed cgroup of unknown job 2.srv"}) {
-		t.Errorf("notes %q", out.Notes)
-	}
-	n.want("1.srv")
-	if !n.lives(kept) || n.lives(lost) {
-		t.Errorf("the job's process lives: %v; the orphan's: %v", n.lives(kept), n.lives(lost))
 	}
 }
 

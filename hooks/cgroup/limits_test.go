@@ -56,18 +56,11 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 		shares := uint64(cpus.Len()) * 1000
 		return cgroup.Limits{CPUs: cpus, Mems: kernfs.IDs(0), Mem: &mem, MemSwap: &memsw, CPUShares: shares}
 	}
-	// little is the cpu time of a job without cpus.
-	little := cgroup.Limits{CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond}
-	bounded := func(l cgroup.Limits, mem int64, pids *int64) cgroup.Limits {
-		l.Mem, l.MemSwap, l.Pids = &mem, &mem, pids
-		return l
-	}
 	tests := []struct {
 		name   string
 		edit   func(*config.File)
 		swap   int64
 		share  pbs.HostShare
-		pids   string // -l pids
 		others []holding
 		want   cgroup.Limits
 	}{
@@ -97,7 +90,8 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 			edit: func(f *config.File) { f.Memsw.Default = pbs.Size(2 * gib) }, swap: gib,
 			share: pbs.HostShare{NCPUs: 1, Mem: size(gib)}, want: plain(kernfs.IDs(0), gib, 2*gib)},
 		{name: "no cpus: none of its own, little time", share: pbs.HostShare{Mem: size(64 * mib)},
-			want: bounded(little, 64*mib, nil)},
+			want: cgroup.Limits{Mem: ptr(64 * mib), MemSwap: ptr(64 * mib),
+				CPUShares: 2, Period: 100 * time.Millisecond, Quota: 20600 * time.Microsecond}},
 		{name: "quota", edit: func(f *config.File) { f.CPU.EnforcePerPeriodQuota = true },
 			share: pbs.HostShare{NCPUs: 2, Mem: size(gib)},
 			want: cgroup.Limits{
@@ -114,23 +108,13 @@ func TestLimitsFollowRequestDefaultsAndRoom(t *testing.T) {
 		{name: "nothing enabled", edit: func(f *config.File) {
 			f.CPU.Enabled, f.Cpuset.Enabled = false, false
 			f.Memory.Enabled, f.Memsw.Enabled, f.Pids.Enabled = false, false, false
-		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, pids: "5", want: cgroup.Limits{}},
-		{name: "pids asked below the node's bound", edit: func(f *config.File) { f.Pids.Max = 100 },
-			share: pbs.HostShare{Mem: size(gib)}, pids: "5",
-			want: bounded(little, gib, ptr(int64(5)))},
-		{name: "pids asked above it", edit: func(f *config.File) { f.Pids.Max = 100 },
-			share: pbs.HostShare{Mem: size(gib)}, pids: "500",
-			want: bounded(little, gib, ptr(int64(100)))},
+		}, share: pbs.HostShare{NCPUs: 2, Mem: size(gib)}, want: cgroup.Limits{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			list := hostapi.Resources{}
-			if tt.pids != "" {
-				list["pids"] = tt.pids
-			}
 			got, _, err := testPolicy(t, tt.edit).decide(
 				fourCPUs(tt.swap),
-				ask{HostShare: tt.share, list: list},
+				ask{HostShare: tt.share},
 				tt.others,
 			)
 			must.NoError(t, err)
@@ -354,14 +338,10 @@ func TestDecideRefuses(t *testing.T) {
 		kind   hostapi.Kind
 		text   string
 	}{
-		{"more cpus than there are", nil, pbs.HostShare{NCPUs: 5}, nil, hostapi.KindJob,
-			"ncpus requested (5) exceeds ncpus available (4)"},
 		{"more cpus than are free", nil, pbs.HostShare{NCPUs: 3}, holds(kernfs.IDs(1, 2), gib), hostapi.KindBusy,
 			"ncpus requested (3) exceeds ncpus available (2); held: cpus 1-2 by job 1.x"},
 		{"more cpus than there are, some taken", nil, pbs.HostShare{NCPUs: 5}, holds(kernfs.IDs(1, 2), gib),
 			hostapi.KindJob, "ncpus requested (5) exceeds ncpus available (4)"},
-		{"more memory than there is", nil, pbs.HostShare{NCPUs: 1, Mem: size(11 * gib)}, nil, hostapi.KindJob,
-			"mem requested (11534336kb) exceeds mem available (10485760kb)"},
 		{"more memory than is free", nil, pbs.HostShare{NCPUs: 1, Mem: size(9 * gib)}, holds(kernfs.IDs(0), 2*gib),
 			hostapi.KindBusy,
 			"mem requested (9437184kb) exceeds mem available (8388608kb)"},

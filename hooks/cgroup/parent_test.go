@@ -167,7 +167,7 @@ func TestParentMadeByHand(t *testing.T) {
 		if err == nil || hostapi.KindOf(err) != hostapi.KindNode {
 			t.Fatalf("systemd's %t: %v", systemds, err)
 		}
-		const want = "/sys/fs/cgroup/pbs_jobs.service is not systemd's, " +
+		const want = "/sys/fs/cgroup/pbs_jobs.service was not made by systemd, " +
 			"which does not enable controllers in it. When no job runs, remove it"
 		if got := strings.Contains(err.Error(), want); got == systemds {
 			t.Errorf("systemd's %t: error %v; has %q: %t", systemds, err, want, got)

@@ -38,7 +38,7 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	if err != nil && !h.over {
-		h.log.Warnf("jobs use more than the limit for all of them, which stays until a later exechost_periodic: %v", err)
+		h.log.Warnf("the limits of all jobs stay until a later exechost_periodic: %v", err)
 	}
 	h.parent, h.over = &want, err != nil
 	return nil

@@ -28,15 +28,6 @@ func TestBoundsOfAProcessAreTheJobsOwn(t *testing.T) {
 	}
 }
 
-// No process may hold more than pmem, however the node enforces mem.
-func TestKernelPmem(t *testing.T) {
-	n := realNode(t, nil)
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb", "pmem=60mb"))
-	a := startActor(t, n.launches("1.srv"), "keep", fmt.Sprint(70*mib))
-	a.stdin.Close()
-	n.wantKilled(`^=>> PBS: job killed: pmem (6[1-9]|[7-9]\d|1\d\d)\d{3}kb exceeded limit 61440kb$`)
-}
-
 // No process may map more than pvmem either. RLIMIT_AS ensures that for launched processes, and
 // sampling for the others.
 func TestKernelPvmem(t *testing.T) {

@@ -122,9 +122,15 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	case h.isOurs(p.PID):
 		return reject("it is hookhost itself")
 	}
-	limits, err := h.attachLimits(req)
+	// pbs_cgroups leaves such processes alone. But usually they are MPI ranks whose launcher calls
+	// pbs_attach, and a job's limits are meant for all its ranks. A rank that came by ssh has the
+	// limits of sshd (RLIMIT_MEMLOCK), which have nothing to do with the job.
+	limits, err := h.launchLimits(req)
 	if err != nil {
 		return nil, err
+	}
+	if limits["as"].Hard == proc.RlimitInfinity { // it would only undo what MoM sets for its own programs
+		delete(limits, "as")
 	}
 	again := s.scheduleLook()
 	if s.PerTask {

@@ -68,7 +68,8 @@ func TestAttachRefused(t *testing.T) {
 			k.SetProcess(pid, kernfstest.Attributes{UID: stranger})
 			return pid
 		}, "the process does not belong to the job's owner"},
-		{"root's", func(k *kernfstest.Kernel) int { return k.Spawn() }, "the process does not belong to the job's owner"},
+		{"root's", func(k *kernfstest.Kernel) int { return k.Spawn() },
+			"the process does not belong to the job's owner"},
 		{"in the system's session", func(k *kernfstest.Kernel) int {
 			pid := k.Spawn()
 			k.SetProcess(pid, kernfstest.Attributes{UID: owner, Session: 1})

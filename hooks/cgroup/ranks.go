@@ -161,7 +161,7 @@ func (s *rankSearch) group(of *rank.Found) (string, error) {
 	case len(s.groups) >= s.h.mostRanks():
 		if !s.many {
 			s.many = true
-			s.h.logOf(s.j.ID()).Warnf("it has more than %d ranks: the others are not counted separately", s.h.mostRanks())
+			s.h.logOf(s.j.ID()).Warnf("it has more than %d ranks: others are not counted separately", s.h.mostRanks())
 		}
 		return "", nil
 	default:

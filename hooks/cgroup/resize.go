@@ -32,11 +32,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	defer release()
 	old, err := j.JobMark()
 	if err != nil {
-		kind := hostapi.KindNode
-		if errors.Is(err, cgroup.ErrNotFound) { // the job is ending
-			kind = hostapi.KindBusy
-		}
-		return nil, hostapi.Errorf(kind, "resize job %s: %w", j.ID(), err)
+		return nil, hostapi.Errorf(kindOf(err), "resize job %s: %w", j.ID(), err)
 	}
 	z, err := h.grow(ctx, j, a)
 	if err != nil {
@@ -166,13 +162,10 @@ func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 	if err == nil && z.grant != z.hadGrant {
 		err = z.grant.Mark(j)
 	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, cgroup.ErrNotFound): // the job is ending
-		return hostapi.Errorf(hostapi.KindBusy, "resize job %s: %w", j.ID(), err)
+	if err != nil {
+		return hostapi.Errorf(kindOf(err), "resize job %s: %w", j.ID(), err)
 	}
-	return hostapi.Errorf(markKind(err), "resize job %s: %w", j.ID(), err)
+	return nil
 }
 
 // apply changes the limits in the kernel. If the follower enforces mem, the job must not exceed its
@@ -184,7 +177,7 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 		}
 	}
 	err := j.Apply(limits)
-	kind := hostapi.KindNode
+	kind := kindOf(err)
 	switch {
 	case err == nil:
 		return nil
@@ -198,10 +191,7 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 		default:
 			err = errors.New("a job without a cpuset cannot get one on cgroup v1")
 		}
-	case errors.Is(err, cgroup.ErrNotFound): // the job is ending
-		kind = hostapi.KindBusy
 	case errors.Is(err, cgroup.ErrInUse):
-		kind = hostapi.KindBusy
 		used, ok := memUsed(j)
 		switch {
 		case ok && z.limits.Mem != nil && used > *z.limits.Mem:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -277,30 +276,4 @@ func TestResizeBringsBounds(t *testing.T) {
 		n.awaitDeath("1.srv")
 		n.wantExcess("1.srv", "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb")
 	})
-}
-
-// On a real kernel the limits of a running job go up and down, but not below what is in use.
-func TestKernelResize(t *testing.T) {
-	n := realNode(t, nil)
-	n.begin("1.srv", asks("ncpus=1", "mem=256mb"))
-	a := startActor(t, n.launches("1.srv"), "hold", "83886080", "/dev/null")
-	if _, err := n.resize("1.srv", "ncpus=2", "mem=300mb"); err != nil {
-		t.Fatal(err)
-	}
-	n.has("1.srv", n.node().Online.String(), 300*mib)
-	_, err := n.resize("1.srv", "ncpus=1", "mem=50mb")
-	// 80 MiB, plus what a Go program needs, which is 20 MiB with the race detector.
-	if hostapi.KindOf(err) != hostapi.KindBusy || !regexp.MustCompile(`mem requested \(51200kb\) is below what the job uses \((8|9|10|11)\d{4}kb\)`).MatchString(err.Error()) {
-		t.Errorf("below use: %v", err)
-	}
-	n.has("1.srv", n.node().Online.String(), 300*mib)
-	if _, err := n.resize("1.srv", "ncpus=1", "mem=128mb"); err != nil {
-		t.Fatal(err)
-	}
-	if l, err := n.cgroup("1.srv").Limits(); err != nil || l.CPUs.Len() != 1 || *l.Mem != 128*mib {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if !n.lives(a.child.PID) {
-		t.Error("the job's process is gone")
-	}
 }

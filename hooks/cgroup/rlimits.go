@@ -89,9 +89,9 @@ func rlimitText(n uint64) string {
 
 // launchLimits returns the limits of programs that MoM starts.
 func (h *hook) launchLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
-	a, err := askOf(req.Job, req.Node)
+	a, err := askFor(req)
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+		return nil, err
 	}
 	return h.limitsOf(a)
 }
@@ -113,19 +113,6 @@ func (h *hook) limitsOf(a ask) (map[string]proc.Rlimit, error) {
 // liftsAS reports whether RLIMIT_AS is lifted, which is the case if vmem is enforced.
 func (h *hook) liftsAS() bool {
 	return h.policy.Memory.ManageRlimitAS && h.policy.Memsw.Enabled && h.tree.Has("memsw")
-}
-
-// attachLimits returns the limits of processes that MoM did not start. pbs_cgroups leaves such
-// processes alone. But usually they are MPI ranks whose launcher calls pbs_attach, and a job's
-// limits are meant for all its ranks. A rank that came by ssh has the limits of sshd
-// (RLIMIT_MEMLOCK), which have nothing to do with the job. An unlimited RLIMIT_AS is left out: it
-// would only undo what MoM set, and MoM did not start these processes.
-func (h *hook) attachLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
-	limits, err := h.launchLimits(req)
-	if limits["as"].Hard == proc.RlimitInfinity {
-		delete(limits, "as")
-	}
-	return limits, err
 }
 
 // limit sets limits on a process of the job, unless the process is gone. It is not an error if

@@ -117,14 +117,6 @@ func defaultPolicy(t *testing.T) *policy {
 	return p
 }
 
-func TestGraceIsTheKillDelayOfTheJob(t *testing.T) {
-	n, _ := fakeNode(t, kernfstest.NewV2, byRSS)
-	n.begin("1.srv", asks("ncpus=1", "mem=100mb"))
-	f := n.follower(n.cgroup("1.srv"), nil)
-	n.with("1.srv", func(e *job) { e.known, e.killDelay = true, new(9) })
-	must.Equal(t, "grace", 9*time.Second, f.grace())
-}
-
 // A job that reads files much larger than its mem survives. A job that uses more than its mem is
 // killed, with SIGTERM first if it has a kill_delay.
 func TestKernelRSS(t *testing.T) {

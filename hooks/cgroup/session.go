@@ -196,7 +196,7 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (tak
 		taken = 1
 	}
 	if err != nil {
-		return taken, moveError(err)
+		return taken, hostapi.Errorf(kindOf(err), "%w", err)
 	}
 	// A child that is created before this has its parent's old limits, but is in the next round's
 	// list.
@@ -230,12 +230,4 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 		}
 	}
 	return nil
-}
-
-func moveError(err error) error {
-	kind := hostapi.KindNode
-	if errors.Is(err, cgroup.ErrNotFound) { // the job is ending
-		kind = hostapi.KindBusy
-	}
-	return hostapi.Errorf(kind, "%w", err)
 }

@@ -23,7 +23,7 @@ func (h *hook) settle() {
 			h.background.Go(func() {
 				err := h.settleJob(context.Background(), id)
 				if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
-					h.logOf(id).Warnf("its limits are not those that it was assigned, until this hook starts again: %v", err)
+					h.logOf(id).Warnf("its assigned limits are not in force until this hook starts again: %v", err)
 				}
 			})
 		}

@@ -76,34 +76,25 @@ func (n *node) size(id string, ncpus int, mem int64) {
 
 // A hook that dies in a resize leaves the job with the size that was not recorded. The next hook
 // gives it the old size, which is in its mark and was not given to any other job.
-func testResizeDies(t *testing.T, n *node) {
-	n.begin("1.srv", asks("ncpus=2", "mem=128mb"))
-	pid := n.launch("1.srv")
-	n.dieInResize("1.srv", "ncpus=1", "mem=256mb")
-	for range 2 {
-		n.startAndSettle(nil)
-		n.size("1.srv", 2, 128*mib)
-	}
-	if s := n.state("1.srv"); s.NCPUs != 2 {
-		t.Errorf("state %+v, want ncpus 2", s)
-	}
-	if _, err := n.resize("1.srv", "ncpus=1", "mem=256mb"); err != nil { // MoM repeats it
-		t.Error(err)
-	}
-	n.size("1.srv", 1, 256*mib)
-	if !n.lives(pid) {
-		t.Error("the job's process is gone")
-	}
-}
-
 func TestResizeDies(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testResizeDies(t, n) })
-	t.Run("kernel", func(t *testing.T) {
-		n := realNode(t, nil)
-		if n.node().Online.Len() != 2 {
-			kernfstest.Elsewhere(t, "cpus are %s", n.node().Online)
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.begin("1.srv", asks("ncpus=2", "mem=128mb"))
+		pid := n.launch("1.srv")
+		n.dieInResize("1.srv", "ncpus=1", "mem=256mb")
+		for range 2 {
+			n.startAndSettle(nil)
+			n.size("1.srv", 2, 128*mib)
 		}
-		testResizeDies(t, n)
+		if s := n.state("1.srv"); s.NCPUs != 2 {
+			t.Errorf("state %+v, want ncpus 2", s)
+		}
+		if _, err := n.resize("1.srv", "ncpus=1", "mem=256mb"); err != nil { // MoM repeats it
+			t.Error(err)
+		}
+		n.size("1.srv", 1, 256*mib)
+		if !n.lives(pid) {
+			t.Error("the job's process is gone")
+		}
 	})
 }
 
@@ -164,47 +155,20 @@ func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
 
 // Until a job's resize is over, no other job gets what it has or is about to get. So a resize that
 // fails late leaves the job unchanged.
-func testResizeFailsLate(t *testing.T, n *node, from, to []string, mem int64, second ...string) {
-	n.begin("1.srv", asks(from...))
-	before := n.limitsNow("1.srv")
-	refused := false
-	err := n.stepThrough("1.srv", func() {
-		_, err := n.event(hostapi.EventBegin, "2.srv", asks(second...))
-		refused = hostapi.KindOf(err) == hostapi.KindBusy
-	}, func(job *hostapi.Job) { job.ResourceList["much"] = strings.Repeat("x", 70000) }, to...)
-	if !refused || hostapi.KindOf(err) != hostapi.KindJob {
-		t.Errorf("error %v of kind %q, the job beside it was refused: %t", err, hostapi.KindOf(err), refused)
-	}
-	must.Equal(t, "limits", before, n.limitsNow("1.srv"))
-	n.size("1.srv", before.CPUs.Len(), mem)
-}
-
 func TestResizeFailsLate(t *testing.T) {
 	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		testResizeFailsLate(
-			t,
-			n,
-			[]string{"ncpus=2", "mem=8gb"},
-			[]string{"ncpus=1", "mem=1gb"},
-			8*gib,
-			"ncpus=3",
-			"mem=15gb",
-		)
-	})
-	t.Run("kernel", func(t *testing.T) {
-		n := realNode(t, nil)
-		if n.node().Online.String() != "0-1" {
-			kernfstest.Elsewhere(t, "cpus are %s", n.node().Online)
+		n.begin("1.srv", asks("ncpus=2", "mem=8gb"))
+		before := n.limitsNow("1.srv")
+		refused := false
+		err := n.stepThrough("1.srv", func() {
+			_, err := n.event(hostapi.EventBegin, "2.srv", asks("ncpus=3", "mem=15gb"))
+			refused = hostapi.KindOf(err) == hostapi.KindBusy
+		}, func(job *hostapi.Job) { job.ResourceList["much"] = strings.Repeat("x", 70000) }, "ncpus=1", "mem=1gb")
+		if !refused || hostapi.KindOf(err) != hostapi.KindJob {
+			t.Errorf("error %v of kind %q, the job beside it was refused: %t", err, hostapi.KindOf(err), refused)
 		}
-		testResizeFailsLate(
-			t,
-			n,
-			[]string{"ncpus=2", "mem=256mb"},
-			[]string{"ncpus=1", "mem=64mb"},
-			256*mib,
-			"ncpus=1",
-			"mem=64mb",
-		)
+		must.Equal(t, "limits", before, n.limitsNow("1.srv"))
+		n.size("1.srv", 2, 8*gib)
 	})
 }
 

@@ -277,57 +277,19 @@ func TestSuspendWithoutFreezer(t *testing.T) {
 	n.do(hostapi.EventPreresume, "1.srv")
 }
 
-// On a real kernel, running processes stop, including those that left their session. They use no
-// cpu time, and continue when the job resumes.
-func TestKernelSuspend(t *testing.T) {
-	n := realNode(t, nil)
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=256mb"))
-	enter := n.launches("1.srv")
-	startActor(t, enter, "burn")
-	cpu := func() time.Duration {
-		t.Helper()
-		u, err := n.cgroup("1.srv").Usage()
-		must.NoError(t, err)
-		return *u.CPU
-	}
-	n.do(hostapi.EventPostsuspend, "1.srv")
-	before := cpu()
-	time.Sleep(100 * time.Millisecond)
-	if used := cpu() - before; used > 10*time.Millisecond {
-		t.Errorf("a suspended job used %v", used)
-	}
-	attached := startActor(t, nil, "sleep").child.PID
-	n.do(hostapi.EventAttach, "1.srv", withPID(attached), ownedBy(0))
-	n.do(hostapi.EventPreresume, "1.srv")
-	before = cpu()
-	for end := time.Now().Add(10 * time.Second); cpu()-before < 20*time.Millisecond; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the job does not go on")
-		}
-	}
-	n.do(hostapi.EventPostsuspend, "1.srv")
-	out := n.do(hostapi.EventEpilogue, "1.srv")
-	if k := out.Usage.Kill; k.Stragglers != 2 || k.Seconds > 2 {
-		t.Errorf("%+v", k)
-	}
-}
-
 // If one hook accepts preresume and another refuses it, the host sends postsuspend to the first.
 // The job is suspended as before.
-func testResumeTakenBack(t *testing.T, n *node) {
-	n.do(hostapi.EventBegin, "1.srv")
-	n.launch("1.srv")
-	n.do(hostapi.EventPostsuspend, "1.srv")
-	n.do(hostapi.EventPreresume, "1.srv")
-	n.frozen("1.srv", false)
-	n.do(hostapi.EventPostsuspend, "1.srv")
-	n.frozen("1.srv", true)
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-	n.want()
-}
-
 func TestResumeTakenBack(t *testing.T) {
-	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) { testResumeTakenBack(t, n) })
-	t.Run("kernel", func(t *testing.T) { testResumeTakenBack(t, realNode(t, nil)) })
+	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
+		n.do(hostapi.EventBegin, "1.srv")
+		n.launch("1.srv")
+		n.do(hostapi.EventPostsuspend, "1.srv")
+		n.do(hostapi.EventPreresume, "1.srv")
+		n.frozen("1.srv", false)
+		n.do(hostapi.EventPostsuspend, "1.srv")
+		n.frozen("1.srv", true)
+		n.do(hostapi.EventEpilogue, "1.srv")
+		n.do(hostapi.EventEnd, "1.srv")
+		n.want()
+	})
 }

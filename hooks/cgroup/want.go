@@ -105,7 +105,7 @@ func (s *wantSum) addGPUs(a gpuAsk) error {
 		items, rest, err = counted(items, a.ngpus)
 	}
 	if err != nil {
-		return resourceErr("gpus", a.texts["gpus"], err)
+		return pbs.ResourceError("gpus", a.texts["gpus"], err)
 	}
 	for _, w := range items {
 		w.Count *= a.times
@@ -118,12 +118,12 @@ func (s *wantSum) addGPUs(a gpuAsk) error {
 	}
 	w := placement.Want{Resource: "ngpus", Count: rest * a.times}
 	if w.Models, err = parseModels(a.texts["gpu_model"]); err != nil {
-		return resourceErr("gpu_model", a.texts["gpu_model"], err)
+		return pbs.ResourceError("gpu_model", a.texts["gpu_model"], err)
 	}
 	if text := a.texts["gpu_mem"]; text != "" {
 		least, err := pbs.ParseSize(text)
 		if err != nil {
-			return resourceErr("gpu_mem", text, errSize)
+			return pbs.ResourceError("gpu_mem", text, errSize)
 		}
 		w.MinMemory = int64(least)
 	}
@@ -180,7 +180,7 @@ func (s *wantSum) add(w placement.Want) error {
 	}
 	if len(s.wants) == mostWants {
 		err := fmt.Errorf("a job may request at most %d kinds of devices", mostWants)
-		return resourceErr(w.Resource, strconv.Itoa(w.Count), err)
+		return pbs.ResourceError(w.Resource, strconv.Itoa(w.Count), err)
 	}
 	if s.at == nil {
 		s.at = map[string]int{}

@@ -19,8 +19,8 @@ const (
 	maxChunks = 100_000
 )
 
-// shown is text as an error may quote it: one line, printable, not long.
-func shown(text string) string {
+// Shown returns text as an error may quote it: one printable line of limited length.
+func Shown(text string) string {
 	const most = 64
 	cut := ""
 	if len(text) > most {

@@ -18,7 +18,7 @@ var errNotDuration = errors.New("not a duration ([[HH:]MM:]SS[.ms])")
 func ParseDuration(text string) (time.Duration, error) {
 	d, err := parseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("duration %s: %w", shown(text), err)
+		return 0, fmt.Errorf("duration %s: %w", Shown(text), err)
 	}
 	return d, nil
 }

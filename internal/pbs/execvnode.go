@@ -25,10 +25,10 @@ func ParseExecVnode(text string) ([]VnodeChunk, error) {
 	}
 	parts, err := split(text, '+')
 	if err != nil {
-		return nil, fmt.Errorf("exec_vnode %s: %w", shown(text), err)
+		return nil, fmt.Errorf("exec_vnode %s: %w", Shown(text), err)
 	}
 	if len(parts) > maxChunks {
-		return nil, fmt.Errorf("exec_vnode %s: more than %d parts", shown(text), maxChunks)
+		return nil, fmt.Errorf("exec_vnode %s: more than %d parts", Shown(text), maxChunks)
 	}
 	chunks := make([]VnodeChunk, 0, len(parts))
 	number, open := 0, false
@@ -36,7 +36,7 @@ func ParseExecVnode(text string) ([]VnodeChunk, error) {
 		inner, opens := strings.CutPrefix(part, "(")
 		inner, closes := strings.CutSuffix(inner, ")")
 		if opens && open || closes && !open && !opens {
-			return nil, fmt.Errorf("exec_vnode part %s: unbalanced parentheses", shown(part))
+			return nil, fmt.Errorf("exec_vnode part %s: unbalanced parentheses", Shown(part))
 		}
 		open = (open || opens) && !closes
 		chunk, err := parseVnodeChunk(inner)
@@ -50,7 +50,7 @@ func ParseExecVnode(text string) ([]VnodeChunk, error) {
 		}
 	}
 	if open {
-		return nil, fmt.Errorf("exec_vnode %s: unbalanced parentheses", shown(text))
+		return nil, fmt.Errorf("exec_vnode %s: unbalanced parentheses", Shown(text))
 	}
 	return chunks, nil
 }
@@ -58,23 +58,23 @@ func ParseExecVnode(text string) ([]VnodeChunk, error) {
 func parseVnodeChunk(text string) (VnodeChunk, error) {
 	parts, err := split(text, ':')
 	if err != nil {
-		return VnodeChunk{}, fmt.Errorf("vnode %s: %w", shown(text), err)
+		return VnodeChunk{}, fmt.Errorf("vnode %s: %w", Shown(text), err)
 	}
 	chunk := VnodeChunk{Vnode: parts[0], Host: hostOf(parts[0]), Resources: make(map[string]string, len(parts)-1)}
 	if !isVnode(chunk.Vnode) {
-		return VnodeChunk{}, fmt.Errorf("vnode %s: not a vnode name", shown(chunk.Vnode))
+		return VnodeChunk{}, fmt.Errorf("vnode %s: not a vnode name", Shown(chunk.Vnode))
 	}
 	for _, part := range parts[1:] {
 		name, spelt, ok := strings.Cut(part, "=")
 		if !ok || !isName(name) {
-			return VnodeChunk{}, fmt.Errorf("vnode %s: %s is not a resource", shown(chunk.Vnode), shown(part))
+			return VnodeChunk{}, fmt.Errorf("vnode %s: %s is not a resource", Shown(chunk.Vnode), Shown(part))
 		}
 		value, err := unquote(spelt)
 		if _, twice := chunk.Resources[name]; twice && err == nil {
 			err = errors.New("given twice")
 		}
 		if err != nil {
-			return VnodeChunk{}, fmt.Errorf("vnode %s: %w", shown(chunk.Vnode), resourceError(name, spelt, err))
+			return VnodeChunk{}, fmt.Errorf("vnode %s: %w", Shown(chunk.Vnode), ResourceError(name, spelt, err))
 		}
 		chunk.Resources[name] = value
 	}

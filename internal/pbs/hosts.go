@@ -63,13 +63,13 @@ func execMoMs(text string) ([]string, error) {
 	}
 	parts := strings.Split(text, "+")
 	if len(parts) > maxChunks {
-		return nil, fmt.Errorf("exec_host2 %s: more than %d parts", shown(text), maxChunks)
+		return nil, fmt.Errorf("exec_host2 %s: more than %d parts", Shown(text), maxChunks)
 	}
 	for i, part := range parts {
 		address, _, found := strings.Cut(part, "/")
 		host, port, ported := strings.Cut(address, ":")
 		if !found || !isVnode(host) || ported && !isDigits(port) {
-			return nil, fmt.Errorf("exec_host2 part %s: want HOST:PORT/INDEX", shown(part))
+			return nil, fmt.Errorf("exec_host2 part %s: want HOST:PORT/INDEX", Shown(part))
 		}
 		parts[i] = address
 	}

@@ -26,7 +26,7 @@ var ErrNotOnHost = errors.New("no chunk on this host")
 func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
 	here := chunksOn(chunks, host)
 	if here == nil {
-		return HostShare{}, fmt.Errorf("exec_vnode on %s: %w", shown(host), ErrNotOnHost)
+		return HostShare{}, fmt.Errorf("exec_vnode on %s: %w", Shown(host), ErrNotOnHost)
 	}
 	return Share(Pick(chunks, here))
 }
@@ -48,7 +48,7 @@ func Share(chunks []VnodeChunk) (HostShare, error) {
 				sums[name] = &total{kind: d.kind}
 			}
 			if err := sums[name].add(value, 1); err != nil {
-				return HostShare{}, fmt.Errorf("exec_vnode %s: %w", shown(chunk.Vnode), resourceError(name, value, err))
+				return HostShare{}, fmt.Errorf("exec_vnode %s: %w", Shown(chunk.Vnode), ResourceError(name, value, err))
 			}
 		}
 	}

@@ -89,7 +89,7 @@ func count(resources map[string]string, name string, absent int) (int, error) {
 	}
 	n, err := strconv.ParseUint(value, 10, 20)
 	if err != nil {
-		return 0, fmt.Errorf("%s=%s: not a count", name, shown(value))
+		return 0, fmt.Errorf("%s=%s: not a count", name, Shown(value))
 	}
 	return int(n), nil
 }

@@ -74,9 +74,9 @@ var (
 	errNoResource = errors.New("a resource is missing")
 )
 
-// resourceError names the resource in the way the user wrote it.
-func resourceError(name, value string, err error) error {
-	return fmt.Errorf("resource %s=%s: %w", shown(name), shown(value), err)
+// ResourceError returns err with the resource and its value, as Shown quotes them.
+func ResourceError(name, value string, err error) error {
+	return fmt.Errorf("resource %s=%s: %w", Shown(name), Shown(value), err)
 }
 
 // parseResource parses name=value, checks the value of a resource that PBS knows, and returns its
@@ -88,9 +88,9 @@ func parseResource(text string) (name, value string, err error) {
 	case text == "":
 		return "", "", errNoResource
 	case !ok:
-		return "", "", fmt.Errorf("resource %s: no value", shown(text))
+		return "", "", fmt.Errorf("resource %s: no value", Shown(text))
 	case !isName(name):
-		return "", "", resourceError(name, spelt, errNotName)
+		return "", "", ResourceError(name, spelt, errNotName)
 	}
 	if lower := strings.ToLower(name); lower != name {
 		if _, ok := definitions[lower]; ok || lower == "select" || lower == "place" || lower == "nodes" {
@@ -101,7 +101,7 @@ func parseResource(text string) (name, value string, err error) {
 		err = definitions[name].check(value)
 	}
 	if err != nil {
-		return "", "", resourceError(name, spelt, err)
+		return "", "", ResourceError(name, spelt, err)
 	}
 	return name, value, nil
 }
@@ -117,7 +117,7 @@ func CheckResources(resources map[string]string) error {
 			err = errNotName
 		}
 		if err != nil {
-			return resourceError(name, resources[name], err)
+			return ResourceError(name, resources[name], err)
 		}
 	}
 	return nil

@@ -31,12 +31,12 @@ func ParseResourceList(args ...string) (Request, error) {
 		return Request{}, err
 	}
 	if spec, ok := given["nodes"]; ok {
-		return Request{}, resourceError("nodes", spec, errors.New("not supported, ask with select"))
+		return Request{}, ResourceError("nodes", spec, errors.New("not supported, ask with select"))
 	}
 	place, hasPlace := given["place"]
 	if hasPlace {
 		if err := checkPlace(place); err != nil {
-			return Request{}, resourceError("place", place, err)
+			return Request{}, ResourceError("place", place, err)
 		}
 	}
 	chunks, old, err := chunksOf(given, hasPlace)
@@ -75,7 +75,7 @@ func parseArgs(args []string) (map[string]string, error) {
 		}
 		parts, err := split(arg, ',')
 		if err != nil {
-			return nil, fmt.Errorf("resource list %s: %w", shown(arg), err)
+			return nil, fmt.Errorf("resource list %s: %w", Shown(arg), err)
 		}
 		for _, part := range parts {
 			name, value, err := parseArg(part)
@@ -83,7 +83,7 @@ func parseArgs(args []string) (map[string]string, error) {
 				return nil, err
 			}
 			if _, twice := given[name]; twice {
-				return nil, resourceError(name, value, errors.New("given twice"))
+				return nil, ResourceError(name, value, errors.New("given twice"))
 			}
 			given[name] = value
 		}
@@ -119,7 +119,7 @@ func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, old bool,
 			continue
 		}
 		if hasSelect || hasPlace {
-			return nil, false, resourceError(name, given[name], errors.New("cannot be used with select or place"))
+			return nil, false, ResourceError(name, given[name], errors.New("cannot be used with select or place"))
 		}
 		chunks[0].Resources[name] = given[name]
 		delete(given, name)
@@ -141,7 +141,7 @@ func sum(chunks []Chunk) (map[string]string, error) {
 				totals[name] = &total{kind: d.kind}
 			}
 			if err := totals[name].add(chunk.Resources[name], chunk.Count); err != nil {
-				return nil, resourceError(name, chunk.Resources[name], err)
+				return nil, ResourceError(name, chunk.Resources[name], err)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func ParseSelect(text string) ([]Chunk, error) {
 	}
 	pieces, err := split(text, '+')
 	if err != nil {
-		return nil, fmt.Errorf("select %s: %w", shown(text), err)
+		return nil, fmt.Errorf("select %s: %w", Shown(text), err)
 	}
 	chunks := make([]Chunk, 0, min(len(pieces), maxChunks))
 	count := 0
@@ -34,7 +34,7 @@ func ParseSelect(text string) ([]Chunk, error) {
 			return nil, fmt.Errorf("select: %w", err)
 		}
 		if count += chunk.Count; count > maxChunks {
-			return nil, fmt.Errorf("select %s: more than %d chunks", shown(text), maxChunks)
+			return nil, fmt.Errorf("select %s: more than %d chunks", Shown(text), maxChunks)
 		}
 		chunks = append(chunks, chunk)
 	}
@@ -45,15 +45,15 @@ func parseChunk(text string) (Chunk, error) {
 	chunk := Chunk{Count: 1, Resources: map[string]string{}}
 	parts, err := split(text, ':')
 	if err != nil {
-		return Chunk{}, fmt.Errorf("chunk %s: %w", shown(text), err)
+		return Chunk{}, fmt.Errorf("chunk %s: %w", Shown(text), err)
 	}
 	if first := strings.Trim(parts[0], " "); isDigits(first) {
 		n, err := strconv.Atoi(first)
 		if err != nil || n > maxChunks {
-			return Chunk{}, fmt.Errorf("chunk %s: more than %d chunks", shown(text), maxChunks)
+			return Chunk{}, fmt.Errorf("chunk %s: more than %d chunks", Shown(text), maxChunks)
 		}
 		if n == 0 {
-			return Chunk{}, fmt.Errorf("chunk %s: 0 chunks", shown(text))
+			return Chunk{}, fmt.Errorf("chunk %s: 0 chunks", Shown(text))
 		}
 		chunk.Count, parts = n, parts[1:]
 	}
@@ -63,10 +63,10 @@ func parseChunk(text string) (Chunk, error) {
 			return Chunk{}, err
 		}
 		if d, known := definitions[name]; known && !d.chunk || isJobWide(name) {
-			return Chunk{}, resourceError(name, value, errors.New("not allowed in select"))
+			return Chunk{}, ResourceError(name, value, errors.New("not allowed in select"))
 		}
 		if _, twice := chunk.Resources[name]; twice {
-			return Chunk{}, resourceError(name, value, errors.New("given twice in a chunk"))
+			return Chunk{}, ResourceError(name, value, errors.New("given twice in a chunk"))
 		}
 		chunk.Resources[name] = value
 	}

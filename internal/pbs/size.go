@@ -28,7 +28,7 @@ const units = "bkmgtp"
 func ParseSize(text string) (Size, error) {
 	s, _, err := parseSize(text)
 	if err != nil {
-		return 0, fmt.Errorf("size %s: %w", shown(text), err)
+		return 0, fmt.Errorf("size %s: %w", Shown(text), err)
 	}
 	return s, nil
 }
