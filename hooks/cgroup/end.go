@@ -123,7 +123,7 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 	start := time.Now()
 	if r.Stragglers = len(pids); h.policy.Cgroup.KillGrace > 0 {
 		r.Signal = "SIGTERM"
-		err = errors.Join(err, h.terminate(ctx, j))
+		err = h.terminate(ctx, j, time.Duration(h.policy.Cgroup.KillGrace))
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
@@ -158,8 +158,7 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, e
 
 // terminate sends SIGTERM and waits for the processes to exit. It waits no longer than the grace
 // period, and leaves time for kill_timeout before the alarm.
-func (h *hook) terminate(ctx context.Context, j *cgroup.Job) error {
-	grace := time.Duration(h.policy.Cgroup.KillGrace)
+func (h *hook) terminate(ctx context.Context, j *cgroup.Job, grace time.Duration) error {
 	if alarm, ok := ctx.Deadline(); ok {
 		grace = min(grace, time.Until(alarm)-h.killTimeout())
 	}

@@ -45,10 +45,7 @@ func (f *follower) kill(ctx context.Context, text string) {
 		log.Info(text)
 	}
 	if grace := f.grace(); grace > 0 {
-		if err := errors.Join(f.j.Hasten(), f.j.Signal(unix.SIGTERM), f.j.Signal(unix.SIGCONT)); err != nil {
-			log.Error(err)
-		}
-		f.wait(ctx, grace)
+		f.terminate(ctx, grace)
 	}
 	if ctx.Err() != nil { // the job's end kills it now
 		return
@@ -67,11 +64,11 @@ func (f *follower) grace() time.Duration {
 	return time.Duration(f.h.policy.Cgroup.KillGrace)
 }
 
-// wait returns when the job has no processes left or its grace period is over. Without a memory
-// controller nothing else limits the job's memory. There the grace period ends early if the job
-// exceeds what a kernel with one would allow.
-func (f *follower) wait(ctx context.Context, grace time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, grace)
+// terminate returns when the job has no processes left or its grace period is over. Without a
+// memory controller nothing else limits the job's memory. There the grace period ends early if the
+// job exceeds what a kernel with one would allow.
+func (f *follower) terminate(ctx context.Context, grace time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel()
@@ -86,7 +83,9 @@ func (f *follower) wait(ctx context.Context, grace time.Duration) {
 			}
 		}
 	}()
-	_ = f.j.Wait(ctx) // SIGKILL follows in any case
+	if err := f.h.terminate(ctx, f.j, grace); err != nil { // SIGKILL follows in any case
+		f.h.logOf(f.j.ID()).Error(err)
+	}
 }
 
 // killReason returns why the follower killed the job, or "" if it did not.

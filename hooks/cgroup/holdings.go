@@ -118,6 +118,19 @@ func (o holding) or(p holding) holding {
 	return o
 }
 
+// sum adds up one limit of what jobs hold.
+func sum(jobs []holding, limit func(l cgroup.Limits) *int64) (held int64) {
+	for _, o := range jobs {
+		if n := limit(o.limits); n != nil {
+			held += *n
+		}
+	}
+	return held
+}
+
+func onlyMem(l cgroup.Limits) *int64    { return l.Mem }
+func memAndSwap(l cgroup.Limits) *int64 { return l.MemSwap }
+
 // assignBeside decides what a job gets beside others. If there is not enough, it disregards jobs
 // that have ended, and then also suspended ones.
 func (h *hook) assignBeside(there host, a ask, others []holding) (got assignment, err error) {

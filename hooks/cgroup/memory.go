@@ -13,7 +13,7 @@ var memoryResource = resource{
 	decide: (*policy).decideMemory,
 	parent: func(p *policy, l *cgroup.Limits, h host, jobs []holding) {
 		if p.Memory.Enabled && h.has("memory") {
-			mem := max(p.memTotal(h.node), wholePages(heldMem(jobs)))
+			mem := max(p.memTotal(h.node), wholePages(sum(jobs, onlyMem)))
 			l.Mem = &mem
 		}
 	},
@@ -107,7 +107,7 @@ func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
 		return nil
 	}
 	total := p.memTotal(h.node)
-	free := total - heldMem(others)
+	free := total - sum(others, onlyMem)
 	if a.had.Mem != nil { // a job may keep what it has, even if another job was resumed meanwhile
 		free = max(free, *a.had.Mem)
 	}
@@ -144,16 +144,6 @@ func (p *policy) defaultMem(a ask, total int64) int64 {
 func (p *policy) allMemIsFor(h host, a ask) bool {
 	total := p.memTotal(h.node)
 	return p.Memory.Enabled && a.Mem == nil && p.defaultMem(a, total) == total
-}
-
-// heldMem returns the memory that jobs hold.
-func heldMem(jobs []holding) (held int64) {
-	for _, o := range jobs {
-		if o.limits.Mem != nil {
-			held += *o.limits.Mem
-		}
-	}
-	return held
 }
 
 // exceeds returns the error for a request that exceeds free, and its kind says whether waiting can

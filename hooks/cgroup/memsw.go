@@ -14,7 +14,7 @@ var memswResource = resource{
 	decide: (*policy).decideMemsw,
 	parent: func(p *policy, l *cgroup.Limits, h host, jobs []holding) {
 		if l.Mem != nil && p.Memsw.Enabled && h.has("memsw") {
-			l.MemSwap = new(max(*l.Mem+p.swapTotal(h.node), wholePages(heldMemsw(jobs))))
+			l.MemSwap = new(max(*l.Mem+p.swapTotal(h.node), wholePages(sum(jobs, memAndSwap))))
 		}
 	},
 }
@@ -67,7 +67,7 @@ func (p *policy) decideMemsw(got *assignment, h host, others []holding) error {
 			return hostapi.Errorf(hostapi.KindJob, "vmem requested (%s) under minimum possible (%s)", a.Vmem.KB(),
 				least.KB())
 		}
-		free := max(0, total-heldMemsw(others))
+		free := max(0, total-sum(others, memAndSwap))
 		if a.had.MemSwap != nil {
 			free = max(free, *a.had.MemSwap)
 		}
@@ -95,22 +95,7 @@ func (p *policy) decideMemsw(got *assignment, h host, others []holding) error {
 // memswOf returns the limit of memory plus swap for a given memory limit, if no vmem was asked for.
 func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 	if p.Memsw.EnforceDefault && !(p.Memsw.ExclhostIgnoreDefault && a.exclhost) {
-		return p.defaultMemsw(n, mem)
+		return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
 	}
 	return p.memTotal(n) + p.swapTotal(n)
-}
-
-// defaultMemsw returns the default limit of memory plus swap for a job that asked for no vmem.
-func (p *policy) defaultMemsw(n *topology.Node, mem int64) int64 {
-	return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))
-}
-
-// heldMemsw returns the memory plus swap that jobs hold.
-func heldMemsw(jobs []holding) (held int64) {
-	for _, o := range jobs {
-		if o.limits.MemSwap != nil {
-			held += *o.limits.MemSwap
-		}
-	}
-	return held
 }

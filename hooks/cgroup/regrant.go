@@ -32,10 +32,10 @@ func sameIDs(a, b []topology.Device) bool {
 
 // both returns the devices and blocks of the two grants together. A nil grant is empty.
 func both(had, gets *inventory.Grant) *inventory.Grant {
-	if had == nil || gets == nil {
-		if had == nil {
-			return gets
-		}
+	if had == nil {
+		return gets
+	}
+	if gets == nil {
 		return had
 	}
 	g := *had
