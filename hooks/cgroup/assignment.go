@@ -13,7 +13,7 @@ import (
 type assignment struct {
 	limits cgroup.Limits
 	allMem bool             // the job asked for no mem, and its limit is all the memory for jobs
-	ask    ask              // as granted: a job with blocks asks for their contents
+	ask    ask              // as decided: a job with blocks asks for their contents
 	grant  *inventory.Grant // nil if it asked for no devices
 	notes  []string         // for the report: requests that are not enforced
 }
@@ -37,7 +37,7 @@ func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {
 	if err != nil {
 		return assignment{}, err
 	}
-	got := assignment{ask: a, allMem: p.allMemIsFor(h, a), notes: a.notes}
+	got := assignment{ask: a, notes: a.notes}
 	devices, err := p.decideCPUs(&got.limits, h, a, blocks, others)
 	if err != nil {
 		return assignment{}, err

@@ -71,7 +71,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 		// grant: they began before [devices] was enabled.
 		got.grant = &inventory.Grant{Devices: []topology.Device{}}
 	}
-	mark := cgroup.JobMark{Begin: req, Granted: cgroup.Granted{
+	mark := cgroup.JobMark{Begin: req, Assigned: cgroup.Assigned{
 		Limits: &got.limits, AllMem: got.allMem, NCPUs: got.ask.NCPUs, BegunMicros: sinceBoot(),
 		PerTask: h.policy.perTask(),
 	}}

@@ -12,7 +12,7 @@ import (
 type memAmounts struct{ mem, pmem, pvmem int64 }
 
 // boundsOf returns the bounds that a job is killed for exceeding. The kernel does not enforce any
-// of them. A job that was granted no mem, or all of it, has no bound, whatever defaults have been
+// of them. A job that was assigned no mem, or all of it, has no bound, whatever defaults have been
 // configured since.
 func (p *policy) boundsOf(got *assignment) memAmounts {
 	b := memAmounts{pmem: int64(got.ask.pmem), pvmem: int64(got.ask.pvmem)}

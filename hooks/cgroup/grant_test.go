@@ -535,12 +535,12 @@ func TestGrantsOfAResize(t *testing.T) {
 	must.Equal(t, "on the way of a job that asks for none", had, both(had, nil))
 	leaving := []topology.Device{d[0], d[3]}
 	must.Equal(t, "then", &inventory.Grant{Devices: d[1:3], Leaving: leaving, Blocks: []int{1}, Serial: 4},
-		regranted(had, gets))
-	must.Equal(t, "of a job that had none", gets, regranted(nil, gets))
+		regrant(had, gets))
+	must.Equal(t, "of a job that had none", gets, regrant(nil, gets))
 	leaving = []topology.Device{d[0], d[1], d[3]}
 	must.Equal(t, "of a job that asks for none", &inventory.Grant{Devices: none.Devices, Leaving: leaving, Serial: 4},
-		regranted(had, nil))
-	if g := regranted(had, &inventory.Grant{Devices: d[:2], Blocks: []int{0}}); g != had {
+		regrant(had, nil))
+	if g := regrant(had, &inventory.Grant{Devices: d[:2], Blocks: []int{0}}); g != had {
 		t.Errorf("where nothing changes: %+v", g)
 	}
 }

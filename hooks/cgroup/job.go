@@ -23,7 +23,7 @@ type job struct {
 	killDelay *int
 
 	watch   *watch
-	mem     int64 // the greatest sample of memory, in bytes; see settleMem
+	mem     int64 // the greatest sample of memory, in bytes; see memAtEnd
 	chart   *chart
 	ranks   *rankMemory
 	counted *reading // the node's energy when the job was last counted

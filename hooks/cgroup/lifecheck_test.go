@@ -98,7 +98,7 @@ func (l *lives) checkLimits(id string, j *life) {
 		l.t.Fatalf("%s has cpus %q and mem %v, want %+v", id, now.CPUs, now.Mem, *j)
 	}
 	if s.Limits == nil || s.NCPUs != j.ncpus || s.Limits.CPUs.String() != now.CPUs.String() {
-		l.t.Fatalf("%s was granted %+v, which the kernel has as %+v", id, s.Granted, now)
+		l.t.Fatalf("%s was assigned %+v, which the kernel has as %+v", id, s.Assigned, now)
 	}
 	devices := 0
 	if g := l.granted(id); g != nil {

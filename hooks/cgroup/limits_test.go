@@ -216,22 +216,22 @@ func TestKernelLimitHasRoomForCache(t *testing.T) {
 
 // The mem in a mark is what was granted on this host. A job may be on so many hosts that its mark
 // cannot hold the chunks. The request in such a mark is the sum over all hosts.
-func TestMemInAMarkIsWhatWasGranted(t *testing.T) {
-	granted := cgroup.Granted{Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}
-	all := granted
+func TestMemInAMarkIsWhatWasAssigned(t *testing.T) {
+	assigned := cgroup.Assigned{Limits: &cgroup.Limits{Mem: ptr(int64(3 * gib))}}
+	all := assigned
 	all.AllMem = true
 	for _, tt := range []struct {
-		name    string
-		asks    hostapi.Resources
-		granted cgroup.Granted
-		want    *pbs.Size
+		name     string
+		asks     hostapi.Resources
+		assigned cgroup.Assigned
+		want     *pbs.Size
 	}{
-		{"asked for", hostapi.Resources{"mem": "4gb"}, granted, size(3 * gib)},
-		{"of blocks", hostapi.Resources{"blocks": "1"}, granted, size(3 * gib)},
+		{"asked for", hostapi.Resources{"mem": "4gb"}, assigned, size(3 * gib)},
+		{"of blocks", hostapi.Resources{"blocks": "1"}, assigned, size(3 * gib)},
 		{"all there is, without asking", nil, all, nil},
-		{"GPUs in a form of the site's own", hostapi.Resources{"gpus": "two"}, granted, size(3 * gib)},
+		{"GPUs in a form of the site's own", hostapi.Resources{"gpus": "two"}, assigned, size(3 * gib)},
 	} {
-		got := assignmentIn(cgroup.JobMark{Granted: tt.granted,
+		got := assignmentIn(cgroup.JobMark{Assigned: tt.assigned,
 			Begin: &hostapi.Request{Node: testNode, Job: &hostapi.Job{ID: "1.srv", ResourceList: tt.asks}}})
 		if diff := cmp.Diff(tt.want, got.ask.Mem); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", tt.name, diff)

@@ -124,6 +124,7 @@ func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
 		}
 	default:
 		limit = p.defaultMem(a, total)
+		got.allMem = limit == total
 	}
 	l.Mem = &limit
 	if p.Memory.Swappiness >= 0 {
@@ -138,12 +139,6 @@ func (p *policy) defaultMem(a ask, total int64) int64 {
 		return min(int64(p.Memory.Default), total)
 	}
 	return total
-}
-
-// allMemIsFor reports whether a job that asked for no mem gets all the memory for jobs.
-func (p *policy) allMemIsFor(h host, a ask) bool {
-	total := p.memTotal(h.node)
-	return p.Memory.Enabled && a.Mem == nil && p.defaultMem(a, total) == total
 }
 
 // exceeds returns the error for a request that exceeds free, and its kind says whether waiting can

@@ -71,15 +71,6 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	return h.kept.SetOffline(o)
 }
 
-// repeat calls stuck again if the vnodes should already be offline, because PBS may not know it
-// yet.
-func (h *hook) repeat(req *hostapi.Request, out *hostapi.Outcome, left error) error {
-	if o, err := h.kept.Offline(); o == nil || err != nil {
-		return err
-	}
-	return h.stuck(req, out, left)
-}
-
 // recovered asks PBS to put the vnodes that this hook took offline back online. It does so once
 // nothing remains and online_min_delay has passed.
 func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Time) error {
@@ -134,23 +125,14 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 // means that none is set, because PBS leaves out what is not set.
 func hasState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
-// isOffline reports whether a vnode is offline, whether or not this hook did it.
+// isOffline reports whether a vnode is offline, whether or not this hook did it. A state has the
+// format of pbsnodes: words separated by commas.
 func isOffline(v *hostapi.Vnode) bool {
-	return v != nil && slices.Contains(states(v.State), stateOffline)
+	return v != nil && slices.ContainsFunc(strings.Split(v.State, ","),
+		func(word string) bool { return strings.TrimSpace(word) == stateOffline })
 }
 
 // lostComment reports whether a vnode is offline without this hook's comment.
 func lostComment(v *hostapi.Vnode) bool {
 	return isOffline(v) && (v.Comment == nil || !strings.Contains(*v.Comment, offlineComment))
-}
-
-// states splits a state in the format of pbsnodes: words separated by commas.
-func states(text string) []string {
-	var words []string
-	for word := range strings.SplitSeq(text, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			words = append(words, word)
-		}
-	}
-	return words
 }

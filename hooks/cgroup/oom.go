@@ -41,7 +41,7 @@ type oomReport struct {
 // noteOOM records kills as soon as the kernel has counted them, because its log may soon lose the
 // lines.
 func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
-	r, _ := j.JobMark() // without it, kills of an earlier run may be taken for new ones
+	m, _ := j.JobMark() // without it, kills of an earlier run may be taken for new ones
 	u, err := j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) { // the job is over
 		return
@@ -50,7 +50,7 @@ func (h *hook) noteOOM(ctx context.Context, j *cgroup.Job, kills int64) {
 		h.logOf(j.ID()).Warn(err)
 	}
 	u.OOMKills = &kills
-	h.extendOOM(ctx, j, state{JobMark: r}, u, false) // fails if the job is ending; then its epilogue reports
+	h.extendOOM(ctx, j, m, u, false) // fails if the job is ending; then its epilogue reports
 }
 
 // reportKills returns the reasons why processes were killed for exceeding memory, by the kernel or
@@ -61,13 +61,11 @@ func (h *hook) reportKills(
 ) (diag string, lines []string) {
 	var reasons []string
 	if u.OOMKills != nil && *u.OOMKills > 0 {
-		t, err := h.extendOOM(ctx, j, s, counters, last)
+		t, err := h.extendOOM(ctx, j, s.JobMark, counters, last)
 		if err != nil {
 			h.logOf(j.ID()).Warn(err)
-		} else {
-			u.OOMKills = t.killed(*counters.OOMKills)
-			reasons, lines = t.reasons(), t.Lines
 		}
+		u.OOMKills, reasons, lines = t.killed(*counters.OOMKills), t.reasons(), t.Lines
 	}
 	if text := h.killReason(j); text != "" {
 		reasons, lines = append(reasons, strings.TrimPrefix(text, "=>> PBS: ")), append(lines, text)
@@ -99,17 +97,19 @@ func (h *hook) oomReport(j *cgroup.Job) (t oomReport) {
 // extendOOM extends the report of the job's kills up to the count in u. last means that this is the
 // last report. The counters show that the kernel killed. The log shows which processes, if it still
 // has the lines.
-func (h *hook) extendOOM(ctx context.Context, j *cgroup.Job, s state, u cgroup.Usage, last bool) (oomReport, error) {
+func (h *hook) extendOOM(
+	ctx context.Context, j *cgroup.Job, m cgroup.JobMark, u cgroup.Usage, last bool,
+) (oomReport, error) {
 	release, err := h.wait(ctx, j.ID(), func(e *job) turn { return e.oomTurn })
 	if err != nil {
-		return oomReport{}, err
+		return h.oomReport(j), err
 	}
 	defer release()
 	t := h.oomReport(j)
 	if *u.OOMKills <= t.Kills || !last && len(t.Lines) >= oomLines {
 		return t, nil
 	}
-	records, err := h.logged(ctx, j, s, t, &u, last)
+	records, err := h.logged(ctx, j, m.BegunMicros, t, &u, last)
 	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
@@ -118,7 +118,7 @@ func (h *hook) extendOOM(ctx context.Context, j *cgroup.Job, s state, u cgroup.U
 			u.OOMKills = now.OOMKills
 		}
 	}
-	if s.PerTask {
+	if m.PerTask {
 		t.killedIn = h.ranksKilled(j)
 	}
 	had := len(t.Lines)
@@ -148,14 +148,14 @@ const (
 // logged returns the records of kills that the report lacks. At the end of a job the records are
 // either there or lost. If there are fewer records than kills, logged reads the count in u again.
 func (h *hook) logged(
-	ctx context.Context, j *cgroup.Job, s state, t oomReport, u *cgroup.Usage, last bool,
+	ctx context.Context, j *cgroup.Job, since int64, t oomReport, u *cgroup.Usage, last bool,
 ) ([]oomKill, error) {
 	r, err := h.kmsg()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	log := oomLog{path: j.MemoryPath(), since: s.BegunMicros}
+	log := oomLog{path: j.MemoryPath(), since: since}
 	for look := 1; ; look++ {
 		if look > logLooks {
 			if now, err := j.Usage(); err == nil && now.OOMKills != nil {

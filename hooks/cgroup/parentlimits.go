@@ -14,7 +14,7 @@ import (
 // mem leave the node its reserve, however many there are.
 //
 // The figures are the same that begin uses and PBS is told. If jobs hold more, the limit is what
-// they hold, because a job keeps what it was granted. That happens after a reload with a larger
+// they hold, because a job keeps what it was assigned. That happens after a reload with a larger
 // reserve, and while another job uses the place of a suspended one.
 
 // parentLimits returns the limits of all jobs together, given what they hold.

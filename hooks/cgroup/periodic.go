@@ -11,7 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ExechostStartup creates the parent of all jobs, applies the limits that jobs were granted and
+// ExechostStartup creates the parent of all jobs, applies the limits that jobs were assigned and
 // removes cgroups that belong to no job. It reports jobs whose records the host lost, and this
 // host's vnodes.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
@@ -196,8 +196,11 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 		case err != nil:
 		case left == nil:
 			errs = append(errs, h.recovered(req, out, time.Now()))
-		default: // the job's end reported it, but PBS may not know
-			errs = append(errs, h.repeat(req, out, left))
+		default: // if the job's end took the vnodes offline, PBS may not know it yet
+			o, err := h.kept.Offline()
+			if errs = append(errs, err); o != nil {
+				errs = append(errs, h.stuck(req, out, left))
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -306,7 +306,7 @@ func TestFirstLaunchIsInTheMark(t *testing.T) {
 		n.job("1.srv").KillDelay = new(7)
 		shell := n.launch("1.srv")
 		n.launch("1.srv") // a task of pbsdsh
-		granted := n.state("1.srv").Granted
+		assigned := n.state("1.srv").Assigned
 		delete(n.jobs, "1.srv")
 		n.hook.die()
 		n.hook = n.boot()
@@ -317,8 +317,8 @@ func TestFirstLaunchIsInTheMark(t *testing.T) {
 		if got := u.Begin.Job; got.SessionID != shell || got.KillDelay == nil || *got.KillDelay != 7 {
 			t.Errorf("job %+v, want session %d and kill_delay 7", got, shell)
 		}
-		if granted.NCPUs != 2 || granted.Limits == nil {
-			t.Errorf("granted %+v", granted)
+		if assigned.NCPUs != 2 || assigned.Limits == nil {
+			t.Errorf("assigned %+v", assigned)
 		}
 		n.do(hostapi.EventEnd, "1.srv")
 	})

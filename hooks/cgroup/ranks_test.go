@@ -73,7 +73,7 @@ func TestNextLook(t *testing.T) {
 			t.Errorf("%v after a launch: the next look is in %v, want %v", since, got, want)
 		}
 	}
-	for _, s := range []state{{}, {RanksFrom: 1}, {JobMark: cgroup.JobMark{Granted: cgroup.Granted{PerTask: true}}}} {
+	for _, s := range []state{{}, {RanksFrom: 1}, {JobMark: cgroup.JobMark{Assigned: cgroup.Assigned{PerTask: true}}}} {
 		if got := s.nextLook(); got != 0 {
 			t.Errorf("%+v: %v", s, got)
 		}

@@ -7,10 +7,10 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// regranted returns the grant that replaces had if the job now gets gets. For had, nil means no
+// regrant returns the grant that replaces had if the job now gets gets. For had, nil means no
 // grant. For gets, it means no devices. If nothing changes, the result is had. Devices that the job
 // gives up stay reserved until hook devices has removed them from the filter.
-func regranted(had, gets *inventory.Grant) *inventory.Grant {
+func regrant(had, gets *inventory.Grant) *inventory.Grant {
 	if had == nil {
 		return gets
 	}

@@ -66,7 +66,7 @@ func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
 		job.KillDelay = begin.Job.KillDelay
 	}
 	begin.Job = &job
-	r := cgroup.JobMark{Begin: &begin, Granted: old.Granted}
+	r := cgroup.JobMark{Begin: &begin, Assigned: old.Assigned}
 	r.Limits, r.AllMem, r.NCPUs = &z.limits, z.allMem, z.ask.NCPUs
 	return r
 }
@@ -107,7 +107,7 @@ func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	if z.assignment, err = h.assignBeside(z.there, a, held); err != nil {
 		return newShare{}, err
 	}
-	z.hadGrant, z.grant = a.hadGrant, regranted(a.hadGrant, z.grant)
+	z.hadGrant, z.grant = a.hadGrant, regrant(a.hadGrant, z.grant)
 	return z, h.raiseParent(z.there, append(held, own.or(h.policy.holdingOf(z.there, z.assignment))))
 }
 

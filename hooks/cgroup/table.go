@@ -11,10 +11,10 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// The table holds what each job was granted. It is filled once, from the marks on the cgroups. From
-// then on the table determines what is free, and limits set by hand do not count. Only the grants
-// of jobs that are giving up devices are read again (readDevices). A change is written to the job's
-// mark before the event is answered, so that the next process builds the same table.
+// The table holds what each job was assigned. It is filled once, from the marks on the cgroups.
+// From then on the table determines what is free, and limits set by hand do not count. Only the
+// grants of jobs that are giving up devices are read again (readDevices). A change is written to
+// the job's mark before the event is answered, so that the next process builds the same table.
 
 // maxLockWait is how long an event waits for the lock, which is usually held for milliseconds.
 const maxLockWait = 20 * time.Second

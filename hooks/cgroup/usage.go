@@ -41,10 +41,6 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		Pressure:          pressure(counters),
 		Series:            h.chartOf(j).answer(),
 	}
-	if n := counters.OOMKills; n != nil && *n > 0 {
-		t := h.oomReport(j)
-		u.OOMKills = t.killed(*n)
-	}
 	if s.Limits != nil {
 		u.CPUs, u.Mems = s.Limits.CPUs.String(), s.Limits.Mems.String()
 	}

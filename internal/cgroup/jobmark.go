@@ -13,7 +13,7 @@ const jobMark = "trusted.hookhost.job"
 // maxJobMark is less than the kernel's limit for an attribute (XATTR_SIZE_MAX, 64 KiB).
 const maxJobMark = 60 << 10
 
-// JobMark says which job a cgroup belongs to and what the job was granted. The mark exists as long
+// JobMark says which job a cgroup belongs to and what the job was assigned. The mark exists as long
 // as the cgroup, even if files are lost. A resize replaces the whole mark.
 //
 // The kernel's files show the limits in force. The host keeps track of time and suspensions.
@@ -21,11 +21,11 @@ type JobMark struct {
 	// Begin is the execjob_begin that created the cgroup, with the job as of the last resize.
 	// Session and kill_delay are from its first launch.
 	Begin   *hostapi.Request `json:"begin"`
-	Granted `json:"granted"`
+	Assigned `json:"granted"`
 }
 
-// Granted is what a job was given on its host by begin or by its last resize.
-type Granted struct {
+// Assigned is what a job has on its host, as decided by begin or by its last resize.
+type Assigned struct {
 	// Limits are the job's limits as they were decided. Nil means unknown. The kernel's limits may
 	// differ, for example if the kernel does not limit mem.
 	Limits *Limits `json:"limits,omitempty"`

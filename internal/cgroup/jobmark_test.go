@@ -30,7 +30,7 @@ func TestMarkIsReadAsItWasStored(t *testing.T) {
 		Begin: &hostapi.Request{Event: hostapi.EventBegin, Job: &hostapi.Job{
 			ID: "1.srv", MotherSuperior: true, Owner: hostapi.Owner{UID: -1, GID: -1},
 		}},
-		Granted: Granted{
+		Assigned: Assigned{
 			Limits:      &Limits{Mem: new(int64(64)), CPUs: cpus, Mems: mems},
 			NCPUs:       2,
 			BegunMicros: 7,
