@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,48 +23,6 @@ import (
 // inNamespace is set where the test runs once more, as the first process of a pid namespace; to
 // what tells its cgroups from others' there.
 const inNamespace = "HOOKHOST_TEST_NAMESPACE"
-
-// A job's owner attaches a process, kills and reaps it meanwhile, and has another one of the job
-// born with its number. The parent of that is the first process by then. Here the moment is a
-// matter of luck; hooks/cgroup has the same test with the worst moment each time.
-func TestReusedNumberIsNoWayOutOfAJob(t *testing.T) {
-	must.BesideOthers(t)
-	if os.Getenv(inNamespace) == "" {
-		runInNamespace(t)
-		return
-	}
-	n := newNodeOfNamespace(t)
-	const job = "7.node"
-	n.beginFor(t, job)
-	attach := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(filepath.Join(built, "hookhost"), append([]string{"attach", "-j", job}, args...)...)
-		cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/bin:/bin", "HOOKHOST_SOCKET=" + n.path("run/s")}
-		cmd.SysProcAttr = userOf(ownerUID)
-		return cmd
-	}
-	outside := exec.Command("sh")
-	outside.SysProcAttr = userOf(ownerUID)
-	shells := []*proctest.Shell{startShell(t, attach("--", "sh")), startShell(t, outside)}
-	tries, given := 0, 0
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end) && !t.Failed(); tries++ {
-		first := shells[tries%2].Orphan(t, 0)
-		asks := attach("-p", strconv.Itoa(first))
-		must.NoError(t, asks.Start())
-		time.Sleep(time.Duration(rand.N(8000)) * time.Microsecond)
-		proctest.Bury(t, first)
-		heir := shells[0].Orphan(t, first)
-		asks.Wait()
-		if heir == first {
-			given++
-		}
-		if at, inside := cgroupsOf(t, heir), cgroupsOf(t, shells[0].PID); at != inside {
-			t.Errorf("try %d: process %d, whose number was %d's, is in\n%s\nand its job in\n%s", tries, heir, first, at,
-				inside)
-		}
-		proctest.Bury(t, heir)
-	}
-	t.Logf("%d tries, in %d of which the number was given away", tries, given)
-}
 
 var strangerTries = flag.Int("stranger.tries", 0, "tries of TestReusedNumberTakesNoStrangerIn; 0 for some seconds")
 

@@ -278,46 +278,6 @@ func TestRunChunksAreOneCgroup(t *testing.T) {
 	}
 }
 
-func TestRunLimits(t *testing.T) {
-	n := newNode(t)
-	for _, tt := range []struct {
-		name string
-		args []string
-		want string
-	}{
-		{"more memory than there is", []string{"-l", "mem=100tb"},
-			"mem requested (107374182400kb) exceeds mem available ("},
-		{"more cpus than there are", []string{"-l", "ncpus=4000"},
-			"ncpus requested (4000) exceeds ncpus available (2)"},
-		{"vmem below mem", []string{"-l", "select=1:ncpus=1:mem=64mb:vmem=32mb"},
-			"vmem requested (32768kb) under minimum possible (65536kb)"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			n.t = t
-			r := n.hookhost(append(append([]string{"run"}, tt.args...), "--", "touch", n.path("ran"))...)
-			if r.status != 125 || !strings.Contains(r.stderr, tt.want) {
-				t.Errorf("status %d, stderr %q, want %q", r.status, r.stderr, tt.want)
-			}
-			if exists(n.path("ran")) || len(n.jobDirs()) > 0 {
-				t.Error("something was left or ran")
-			}
-		})
-	}
-	n.t = t
-	r := n.hookhost("run", "-l", "select=1:ncpus=0", "--report=json", "--", "sh", "-c",
-		"cat /proc/self/cgroup; cd /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup); echo \"cpus $(cat "+
-			"cpuset.cpus 2>&-)\"")
-	if r.status != 0 || strings.Contains(cgroupOf(r.stdout, "cpuset"), "jobid/") ||
-		!strings.HasSuffix(r.stdout, "\ncpus \n") {
-		t.Errorf("ncpus=0: status %d, cpuset %q: want none of its own", r.status, r.stdout)
-	}
-	r = n.hookhost("run", "-l", "select=1:ncpus=1", "-l", "pids=20", "--report=none", "--", "sh", "-c",
-		"for i in $(seq 40); do sleep 1 & done 2>/dev/null; exit 0")
-	if r.status == 0 {
-		t.Logf("shell survived a refused fork")
-	}
-}
-
 // A job's vmem is memory plus swap together.
 func TestRunVmemLimit(t *testing.T) {
 	n := newNode(t)
