@@ -57,9 +57,9 @@ var edges = map[string][]string{
 	"internal/plugin":    {"hostapi", "internal/disk"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/pbs", "internal/plugin", "internal/report",
 		"internal/reports", "internal/series", "internal/usage"},
-	"internal/api":     {"hostapi", "internal/disk", "internal/jobstate", "internal/report"},
-	"internal/metrics": {"hostapi", "internal/api", "internal/host", "internal/jobstate"},
-	"internal/top":     {"hostapi", "internal/api", "internal/jobstate"},
+	"internal/api":     {"hostapi", "internal/disk", "internal/report"},
+	"internal/metrics": {"hostapi", "internal/api", "internal/host"},
+	"internal/top":     {"hostapi", "internal/api"},
 	"internal/web":     {"hostapi", "internal/api", "internal/disk", "internal/jobstate", "internal/report"},
 	"internal/mom":     {"hostapi", "internal/kernfs", "internal/pbs", "internal/proc"},
 	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
@@ -73,7 +73,7 @@ var edges = map[string][]string{
 	"internal/pbscgroups": {"internal/config"},
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
-		"internal/config", "internal/devfilter", "internal/inventory", "internal/jobstate",
+		"internal/config", "internal/devfilter", "internal/disk", "internal/inventory",
 		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement", "internal/plugin",
 		"internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
 

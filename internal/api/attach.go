@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // AttachRequest asks to make a process part of a job.
@@ -116,7 +115,7 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 	}
 	var found []*hostapi.Job
 	for _, j := range jobs {
-		if j.Phase != jobstate.PhasePrerun && j.Phase != jobstate.PhaseRunning {
+		if j.Phase != hostapi.PhasePrerun && j.Phase != hostapi.PhaseRunning {
 			continue
 		}
 		switch {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -68,10 +67,10 @@ type Process struct {
 
 // Job is a job that lives on this host.
 type Job struct {
-	Job      *hostapi.Job   `json:"job"`
-	Phase    jobstate.Phase `json:"phase"`
-	Begun    time.Time      `json:"begun,omitzero"`
-	Launched time.Time      `json:"launched,omitzero"`
+	Job      *hostapi.Job  `json:"job"`
+	Phase    hostapi.Phase `json:"phase"`
+	Begun    time.Time     `json:"begun,omitzero"`
+	Launched time.Time     `json:"launched,omitzero"`
 	// nanoseconds, including the current suspension
 	Suspended time.Duration `json:"suspended,omitzero"`
 	// since its launch, without suspensions

@@ -49,7 +49,7 @@ type Listener struct {
 // host lives, it fails with ErrRunning. The caller ensures that only one host at a time listens in
 // the directory.
 func Listen(path string) (*Listener, error) {
-	if err := disk.MakeDir(filepath.Dir(path)); err != nil {
+	if err := disk.MakeDir(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	if err := removeStale(path); err != nil {

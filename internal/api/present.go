@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // Meter reads the current usage of live jobs, without their hooks.
@@ -50,7 +49,7 @@ type PresentJob struct {
 	Name     string                `json:"name,omitempty"`
 	User     string                `json:"user,omitempty"`
 	UID      int                   `json:"uid"`
-	Phase    jobstate.Phase        `json:"phase"`
+	Phase    hostapi.Phase         `json:"phase"`
 	Elapsed  *float64              `json:"elapsed_seconds,omitempty"` // nil before its launch
 	Left     *float64              `json:"walltime_left_seconds,omitempty"`
 	NCPUs    int                   `json:"ncpus,omitempty"` // 0: not known
@@ -98,9 +97,6 @@ func (c *Client) ProcessesOf(ctx context.Context, job string) (JobProcesses, err
 // present answers with the current usage of the jobs that the peer may see. No other job is read.
 // Figures that cannot be read are left out: the job may be ending.
 func (s *Server) present(peer Peer, r *http.Request) (any, error) {
-	if s.Meter == nil {
-		return nil, noCall(r)
-	}
 	jobs, err := s.visible(r.Context(), peer)
 	if err != nil {
 		return nil, err
@@ -140,9 +136,6 @@ func NewPresentJob(j Job, here string, read func(job string) (Present, error)) P
 
 // processesOf answers with the processes of a job.
 func (s *Server) processesOf(peer Peer, r *http.Request) (any, error) {
-	if s.Meter == nil {
-		return nil, noCall(r)
-	}
 	id := r.PathValue("id")
 	if err := hostapi.CheckJobID(id); err != nil {
 		return nil, malformed(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -93,7 +94,7 @@ func open(o *Options) (*daemon, error) {
 
 // openRecords opens the records of the prefix's live jobs.
 func openRecords(p Paths, cfg *config.File, log *logrus.Entry) (*jobstate.Store, error) {
-	if err := jobstate.MakeDir(p.State); err != nil {
+	if err := disk.MakeDir(p.State, 0o700); err != nil {
 		return nil, err
 	}
 	return jobstate.Open(p.records(cfg.Cgroup.Prefix), func(err error) { log.Error(err) })

@@ -34,7 +34,7 @@ type prefixLock struct{ file *os.File }
 // holds the pid of its last holder. While another process holds the lock, acquire fails with
 // errRunning and that pid.
 func acquire(dir, prefix string) (*prefixLock, error) {
-	if err := disk.MakeDir(dir); err != nil {
+	if err := disk.MakeDir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
 	}
 	path := lockPath(dir, prefix)

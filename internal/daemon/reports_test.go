@@ -63,12 +63,12 @@ func TestDamagedReportsAreLoggedOnceHoweverTheyAreAskedFor(t *testing.T) {
 // question for jobs that run reads no reports.
 func TestListsHaveEachJobOnce(t *testing.T) {
 	dir := t.TempDir()
-	store, err := jobstate.Open(dir+"/jobs", nil)
+	store, err := jobstate.Open(dir+"/jobs", func(error) {})
 	must.NoError(t, err)
 	clock, err := jobstate.NewClock("boot")
 	must.NoError(t, err)
 	began := time.Now().Add(-time.Minute)
-	r := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv", RunCount: 1}, Phase: jobstate.PhaseRunning, Begun: began}
+	r := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv", RunCount: 1}, Phase: hostapi.PhaseRunning, Begun: began}
 	must.NoError(t, store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return r, nil }))
 	j := &jobs{node: "n1", clock: clock, store: store, reports: finishedIn(t, dir), log: logrus.NewEntry(logrus.New()),
 		present: func(string) (api.Present, error) { return api.Present{}, api.ErrNotFound }}
@@ -104,14 +104,14 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 
 // A job that runs has been measured at its begin, and then not for an hour.
 func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
-	store, err := jobstate.Open(t.TempDir(), nil)
+	store, err := jobstate.Open(t.TempDir(), func(error) {})
 	must.NoError(t, err)
 	clock, err := jobstate.NewClock("boot")
 	must.NoError(t, err)
 	anHourAgo := clock.Now()
 	anHourAgo.Wall, anHourAgo.Mono = anHourAgo.Wall.Add(-time.Hour), anHourAgo.Mono-time.Hour
 	begun := func(id, execVnode string, hosts ...string) {
-		r := &jobstate.Record{Job: &hostapi.Job{ID: id, ExecVnode: execVnode}, Phase: jobstate.PhaseRunning,
+		r := &jobstate.Record{Job: &hostapi.Job{ID: id, ExecVnode: execVnode}, Phase: hostapi.PhaseRunning,
 			Begun: anHourAgo.Wall, Launched: anHourAgo, Hosts: map[string]*hostapi.HostUsage{},
 			ResourcesUsed: hostapi.Resources{"cput": "00:00:00", "mem": "0kb", "walltime": "00:00:01"}}
 		for _, host := range hosts {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -66,7 +66,7 @@ func readVolume(dir string) (v volume, err error) {
 		return v, fmt.Errorf("%s is not a directory", path)
 	}
 	if v.made {
-		v.foreign = jobstate.CheckDir(dir)
+		v.foreign = disk.CheckDir(dir)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -155,7 +155,7 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 // useRecord refuses an event of an ending job, except execjob_preterm. For a live job, hooks get
 // the job in the record, with the time limits that a qalter has set.
 func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
-	if e.rec.Phase == jobstate.PhaseExiting && e.req.Event != hostapi.EventPreterm {
+	if e.rec.Phase == hostapi.PhaseExiting && e.req.Event != hostapi.EventPreterm {
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
 	}
 	alter(e.rec, e.request())

@@ -110,7 +110,7 @@ func (h *Host) callForAll(hook string, ids []string) {
 	recs := slices.DeleteFunc(h.opt.Store.GetAll(ids), func(rec *jobstate.Record) bool {
 		t, asked := rec.Timers[hook]
 		at, runs := rec.Due(t, now)
-		if !asked || !runs || at.Sub(now) > 0 || rec.Phase == jobstate.PhaseExiting {
+		if !asked || !runs || at.Sub(now) > 0 || rec.Phase == hostapi.PhaseExiting {
 			early = append(early, rec.Job.ID)
 			return true
 		}

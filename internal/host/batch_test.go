@@ -56,7 +56,7 @@ func (n *node) stored(count int, at func(rec *jobstate.Record)) (ids []string) {
 	for i := range count {
 		id, now := fmt.Sprintf("%d.srv", i+1), time.Now()
 		rec := &jobstate.Record{
-			Job: requestOf(hostapi.EventBegin, id).Job, Phase: jobstate.PhaseRunning,
+			Job: requestOf(hostapi.EventBegin, id).Job, Phase: hostapi.PhaseRunning,
 			Host: hostapi.ProcessID{PID: 4_000_004}, Begun: now, Launched: jobstate.Moment{Wall: now},
 			Timers: map[string]jobstate.Timer{"a": {At: jobstate.Moment{Wall: now}}},
 		}

@@ -11,7 +11,7 @@ import (
 // An hour of idleness and a minute of work read as what each of them is.
 func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 	start := jobstate.Moment{Wall: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start}
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning, Launched: start}
 	found := func(cput float64) *chain {
 		u := &hostapi.JobUpdate{Usage: &hostapi.HostUsage{CPUTSeconds: &cput},
 			ResourcesUsed: hostapi.Resources{"cpupercent": "77"}}
@@ -47,7 +47,7 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 		}
 	}
 	// Suspended time does not count, as it does not in walltime.
-	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start,
+	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning, Launched: start,
 		Suspended: time.Hour}
 	c := found(30)
 	recordUpdates(rec, "n1", c, start.Add(time.Hour+time.Minute))
@@ -55,7 +55,7 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 		t.Errorf("beside a suspension: %s", got)
 	}
 	// A MoM of ours gets the share of the whole run.
-	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, Launched: start,
+	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning, Launched: start,
 		MoM: &hostapi.ProcessID{PID: 7}}
 	recordUpdates(rec, "n1", found(30), start.Add(time.Minute))
 	if got := rec.ResourcesUsed["cpupercent"]; got != "77" {
@@ -65,7 +65,7 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 
 // MoM gets at its periodic what hooks said at events before it.
 func TestPeriodicGivesMoMEarlierDiagnostics(t *testing.T) {
-	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning,
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning,
 		Diag: map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"}}
 	c := &chain{}
 	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}}}
@@ -79,7 +79,7 @@ func TestPeriodicGivesMoMEarlierDiagnostics(t *testing.T) {
 // A periodic that has measured a job before its epilogue may be answered after it. MoM keeps what
 // it was told last.
 func TestPeriodicDoesNotReplaceTheUsageOfTheEpilogue(t *testing.T) {
-	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseExiting,
+	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseExiting,
 		ResourcesUsed: hostapi.Resources{"cput": "00:00:02"}, Diag: map[string]string{"n1": "unkillable"}}
 	c := &chain{}
 	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": {ResourcesUsed: hostapi.Resources{"cput": "00:00:01"}}}

@@ -88,7 +88,7 @@ func (h *Host) dropForRoom(ctx context.Context, id string, from caller) (dropped
 func (h *Host) isStuck(rec *jobstate.Record, from caller) bool {
 	var none hostapi.ProcessID
 	if from.mom == none || rec.BegunBy == none || rec.BegunBy == from.mom || rec.MoMHome != from.home ||
-		!rec.Job.MotherSuperior || rec.Phase == jobstate.PhaseExiting || h.opt.Processes.Alive(rec.BegunBy) {
+		!rec.Job.MotherSuperior || rec.Phase == hostapi.PhaseExiting || h.opt.Processes.Alive(rec.BegunBy) {
 		return false
 	}
 	entry := h.log.WithField("job", rec.Job.ID)
@@ -129,14 +129,14 @@ func (h *Host) ofMoM(rec *jobstate.Record, home string) bool {
 // ending for that long: a MoM that is killed between epilogue and end does not send end.
 func (h *Host) isPBS(rec *jobstate.Record, age time.Duration) bool {
 	since := rec.Begun
-	if rec.Phase == jobstate.PhaseExiting {
+	if rec.Phase == hostapi.PhaseExiting {
 		since = h.clock.Time(rec.Ended)
 	}
 	return rec.PBS && !rec.Begun.IsZero() && time.Since(since) >= age
 }
 
 func (h *Host) isUnstarted(rec *jobstate.Record, age time.Duration) bool {
-	return rec.Phase == jobstate.PhasePrerun && !rec.Kept && h.isPBS(rec, age)
+	return rec.Phase == hostapi.PhasePrerun && !rec.Kept && h.isPBS(rec, age)
 }
 
 // isLost reports whether MoM has no trace of the job on its disk.

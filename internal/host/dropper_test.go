@@ -41,11 +41,11 @@ func newPBSNode(t *testing.T, mom *momFiles) *node {
 }
 
 // put stores a record of a job of pbs_mom that was begun so long ago.
-func (n *node) put(id string, phase jobstate.Phase, ago time.Duration, change ...func(*jobstate.Record)) {
+func (n *node) put(id string, phase hostapi.Phase, ago time.Duration, change ...func(*jobstate.Record)) {
 	n.t.Helper()
 	rec := &jobstate.Record{Job: requestOf(hostapi.EventBegin, id).Job, Phase: phase, Host: self, PBS: true,
 		Begun: time.Now().Add(-ago)}
-	if phase != jobstate.PhasePrerun {
+	if phase != hostapi.PhasePrerun {
 		rec.Launched = jobstate.Moment{Wall: rec.Begun}
 	}
 	for _, f := range change {
@@ -131,7 +131,7 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 			hostapi.EventPostsuspend} {
 			fromPBS(t, h, requestOf(e, "1.srv"))
 		}
-		if rec := n.record("1.srv"); !rec.Kept || rec.Phase != jobstate.PhaseSuspended {
+		if rec := n.record("1.srv"); !rec.Kept || rec.Phase != hostapi.PhaseSuspended {
 			t.Fatalf("%+v", rec)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -143,9 +143,9 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, phase := "begin prologue launch postsuspend preresume", jobstate.PhaseRunning
+		want, phase := "begin prologue launch postsuspend preresume", hostapi.PhaseRunning
 		if !there {
-			want, phase = want+" postsuspend", jobstate.PhaseSuspended
+			want, phase = want+" postsuspend", hostapi.PhaseSuspended
 		}
 		if rec := n.record("1.srv"); out.Reject == there || out.OnReject != hostapi.JobActionNone ||
 			rec.Phase != phase || n.events("1.srv") != want {
@@ -158,30 +158,30 @@ func TestPreresumeWithoutCaller(t *testing.T) {
 func TestRoomOfDroppedJobs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		phase  jobstate.Phase
+		phase  hostapi.Phase
 		ago    time.Duration
 		mom    *momFiles
 		change func(*jobstate.Record)
 		room   bool
 	}{
-		{name: "dropped", phase: jobstate.PhasePrerun, ago: time.Minute, room: true},
-		{name: "MoM has it", phase: jobstate.PhasePrerun, ago: time.Minute,
+		{name: "dropped", phase: hostapi.PhasePrerun, ago: time.Minute, room: true},
+		{name: "MoM has it", phase: hostapi.PhasePrerun, ago: time.Minute,
 			mom: &momFiles{jobs: map[string]bool{"1.srv": true}}},
-		{name: "MoM's files cannot be read", phase: jobstate.PhasePrerun, ago: time.Minute,
+		{name: "MoM's files cannot be read", phase: hostapi.PhasePrerun, ago: time.Minute,
 			mom: &momFiles{unread: true}},
-		{name: "just begun", phase: jobstate.PhasePrerun, ago: -time.Minute},
-		{name: "being begun", phase: jobstate.PhasePrerun, change: func(r *jobstate.Record) { r.Begun = time.Time{} }},
-		{name: "started, and MoM has deleted its files", phase: jobstate.PhaseRunning, ago: time.Minute, room: true},
-		{name: "started, and MoM has it", phase: jobstate.PhaseRunning, ago: time.Minute,
+		{name: "just begun", phase: hostapi.PhasePrerun, ago: -time.Minute},
+		{name: "being begun", phase: hostapi.PhasePrerun, change: func(r *jobstate.Record) { r.Begun = time.Time{} }},
+		{name: "started, and MoM has deleted its files", phase: hostapi.PhaseRunning, ago: time.Minute, room: true},
+		{name: "started, and MoM has it", phase: hostapi.PhaseRunning, ago: time.Minute,
 			mom: &momFiles{jobs: map[string]bool{"1.srv": true}}},
-		{name: "started just now", phase: jobstate.PhaseRunning, ago: 5 * time.Second},
-		{name: "started by the MoM of another home", phase: jobstate.PhaseRunning, ago: time.Minute,
+		{name: "started just now", phase: hostapi.PhaseRunning, ago: 5 * time.Second},
+		{name: "started by the MoM of another home", phase: hostapi.PhaseRunning, ago: time.Minute,
 			change: func(r *jobstate.Record) { r.MoMHome = "/other" }},
-		{name: "on a sister, and MoM has deleted its files", phase: jobstate.PhasePrerun, ago: time.Minute,
+		{name: "on a sister, and MoM has deleted its files", phase: hostapi.PhasePrerun, ago: time.Minute,
 			change: func(r *jobstate.Record) { r.Kept = true }, room: true},
-		{name: "at its prologue", phase: jobstate.PhasePrerun, ago: 5 * time.Second,
+		{name: "at its prologue", phase: hostapi.PhasePrerun, ago: 5 * time.Second,
 			change: func(r *jobstate.Record) { r.Kept = true }},
-		{name: "of another MoM", phase: jobstate.PhasePrerun, ago: time.Minute,
+		{name: "of another MoM", phase: hostapi.PhasePrerun, ago: time.Minute,
 			change: func(r *jobstate.Record) { r.PBS = false }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestRoomOfDroppedJobs(t *testing.T) {
 				return
 			}
 			ended, reports := "abort", 0
-			if tt.phase == jobstate.PhaseRunning {
+			if tt.phase == hostapi.PhaseRunning {
 				ended, reports = "epilogue end", 1
 			}
 			if out.Reject || first != nil || n.events("1.srv") != ended || n.events("2.srv") != "begin abort begin" ||
@@ -230,9 +230,9 @@ func TestJobsThatDoNotStart(t *testing.T) {
 			n := newPBSNode(t, mom)
 			if restarted {
 				dead := func(r *jobstate.Record) { r.Host = hostapi.ProcessID{PID: 4_000_004} }
-				n.put("1.srv", jobstate.PhasePrerun, time.Minute, dead)
-				n.put("2.srv", jobstate.PhasePrerun, time.Minute, dead)
-				n.put("3.srv", jobstate.PhaseRunning, time.Minute, dead)
+				n.put("1.srv", hostapi.PhasePrerun, time.Minute, dead)
+				n.put("2.srv", hostapi.PhasePrerun, time.Minute, dead)
+				n.put("3.srv", hostapi.PhaseRunning, time.Minute, dead)
 			}
 			h := n.open()
 			if err := h.Reconcile(t.Context()); err != nil {
@@ -288,12 +288,12 @@ func TestUnlistedJobs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newPBSNode(t, tt.mom)
 			h := n.open()
-			n.put("1.srv", jobstate.PhaseRunning, time.Hour)     // listed
-			n.put("2.srv", jobstate.PhaseRunning, time.Hour)     // nowhere
-			n.put("3.srv", jobstate.PhasePrerun, time.Minute)    // nowhere
-			n.put("4.srv", jobstate.PhaseRunning, time.Hour)     // on MoM's disk
-			n.put("5.srv", jobstate.PhaseRunning, 5*time.Second) // young
-			n.put("6.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.PBS = false })
+			n.put("1.srv", hostapi.PhaseRunning, time.Hour)     // listed
+			n.put("2.srv", hostapi.PhaseRunning, time.Hour)     // nowhere
+			n.put("3.srv", hostapi.PhasePrerun, time.Minute)    // nowhere
+			n.put("4.srv", hostapi.PhaseRunning, time.Hour)     // on MoM's disk
+			n.put("5.srv", hostapi.PhaseRunning, 5*time.Second) // young
+			n.put("6.srv", hostapi.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.PBS = false })
 			req := requestOf(hostapi.EventPeriodic, "")
 			req.JobList = map[string]*hostapi.Job{"1.srv": {ID: "1.srv"}}
 			handle := func(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
@@ -331,15 +331,15 @@ func TestUnlistedJobs(t *testing.T) {
 func TestJobsThatARestartedMoMHasForgottenEnd(t *testing.T) {
 	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"2.srv": true}})
 	h := n.open()
-	n.put("1.srv", jobstate.PhaseRunning, time.Hour)
-	n.put("2.srv", jobstate.PhaseRunning, time.Hour) // on MoM's disk
-	n.put("3.srv", jobstate.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.MoMHome = "/other" })
-	n.put("4.srv", jobstate.PhaseRunning, time.Second) // MoM may be about to write it
+	n.put("1.srv", hostapi.PhaseRunning, time.Hour)
+	n.put("2.srv", hostapi.PhaseRunning, time.Hour) // on MoM's disk
+	n.put("3.srv", hostapi.PhaseRunning, time.Hour, func(r *jobstate.Record) { r.MoMHome = "/other" })
+	n.put("4.srv", hostapi.PhaseRunning, time.Second) // MoM may be about to write it
 	ended := func(ago time.Duration) func(*jobstate.Record) {
 		return func(r *jobstate.Record) { r.Ended = h.clock.Moment(time.Now().Add(-ago)) }
 	}
-	n.put("5.srv", jobstate.PhaseExiting, time.Hour, ended(time.Minute)) // MoM was killed before it sent the end
-	n.put("6.srv", jobstate.PhaseExiting, time.Hour, ended(time.Second)) // the end may be on its way
+	n.put("5.srv", hostapi.PhaseExiting, time.Hour, ended(time.Minute)) // MoM was killed before it sent the end
+	n.put("6.srv", hostapi.PhaseExiting, time.Hour, ended(time.Second)) // the end may be on its way
 	h.dropForgotten(h.ctx, "")
 	for id, lives := range map[string]bool{"1.srv": false, "2.srv": true, "3.srv": true, "4.srv": true, "5.srv": false,
 		"6.srv": true} {
@@ -367,7 +367,7 @@ func TestEndOfAnEarlierRunLeavesTheJobThatHasBegunAgain(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventEpilogue, hostapi.EventAbort, hostapi.EventEnd} {
 		run(e, 1)
 	}
-	if rec := n.record("1.srv"); rec == nil || rec.Phase != jobstate.PhasePrerun || rec.Job.RunCount != 2 {
+	if rec := n.record("1.srv"); rec == nil || rec.Phase != hostapi.PhasePrerun || rec.Job.RunCount != 2 {
 		t.Fatalf("record %+v, want the second run's", rec)
 	}
 	run(hostapi.EventEnd, 2)
@@ -406,12 +406,12 @@ func TestUnlistedJobsOfSeveralMoMs(t *testing.T) {
 		t.Fatal(out, err, n.record("1.srv"))
 	}
 	of := func(home string) func(*jobstate.Record) { return func(r *jobstate.Record) { r.MoMHome = home } }
-	n.put("2.srv", jobstate.PhaseRunning, time.Hour, of("/a")) // nowhere
-	n.put("3.srv", jobstate.PhaseRunning, time.Hour, of("/b"))
-	n.put("4.srv", jobstate.PhaseRunning, time.Hour, of("/a")) // on its MoM's disk
+	n.put("2.srv", hostapi.PhaseRunning, time.Hour, of("/a")) // nowhere
+	n.put("3.srv", hostapi.PhaseRunning, time.Hour, of("/b"))
+	n.put("4.srv", hostapi.PhaseRunning, time.Hour, of("/a")) // on its MoM's disk
 	// of an unknown home, and not in that which is configured
-	n.put("5.srv", jobstate.PhaseRunning, time.Hour)
-	n.put("6.srv", jobstate.PhaseRunning, time.Hour) // of an unknown home, but in that which is configured
+	n.put("5.srv", hostapi.PhaseRunning, time.Hour)
+	n.put("6.srv", hostapi.PhaseRunning, time.Hour) // of an unknown home, but in that which is configured
 	for _, tt := range []struct{ home, left string }{
 		{"/c", "1.srv 2.srv 3.srv 4.srv 6.srv"},
 		{"/a", "1.srv 3.srv 4.srv 6.srv"},

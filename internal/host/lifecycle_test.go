@@ -22,7 +22,7 @@ func TestLifeOfAJob(t *testing.T) {
 		filepath.Join(n.dir, "log")))
 	n.hook("b", "misbehave", fmt.Sprintf("mode = %q\nevent = %q\nvalue = %q", "used", "execjob_epilogue", "mem=12kb"))
 	h := n.open()
-	phase := func(want jobstate.Phase) *jobstate.Record {
+	phase := func(want hostapi.Phase) *jobstate.Record {
 		t.Helper()
 		rec := n.record("1.srv")
 		if rec == nil || rec.Phase != want || rec.Host != self {
@@ -36,21 +36,21 @@ func TestLifeOfAJob(t *testing.T) {
 	if out, err := h.Handle(t.Context(), req); err != nil || out.Reject {
 		t.Fatal(out, err)
 	}
-	if rec := phase(jobstate.PhasePrerun); rec.Job.Owner.UID != 0 || rec.Begun.IsZero() {
+	if rec := phase(hostapi.PhasePrerun); rec.Job.Owner.UID != 0 || rec.Begun.IsZero() {
 		t.Errorf("record %+v, want uid 0 looked up", rec)
 	}
 	must(t, h, hostapi.EventPrologue, "1.srv")
-	phase(jobstate.PhasePrerun)
+	phase(hostapi.PhasePrerun)
 	must(t, h, hostapi.EventLaunch, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")
-	if rec := phase(jobstate.PhaseRunning); string(rec.HookState["a"]) != `{"calls":2}` ||
+	if rec := phase(hostapi.PhaseRunning); string(rec.HookState["a"]) != `{"calls":2}` ||
 		!slices.Equal(rec.Notes, []string{"1 calls", "2 calls"}) {
 		t.Errorf("state %s, notes %v", rec.HookState["a"], rec.Notes)
 	}
 	must(t, h, hostapi.EventPostsuspend, "1.srv")
-	phase(jobstate.PhaseSuspended)
+	phase(hostapi.PhaseSuspended)
 	must(t, h, hostapi.EventPreresume, "1.srv")
-	if rec := phase(jobstate.PhaseRunning); rec.Suspended <= 0 {
+	if rec := phase(hostapi.PhaseRunning); rec.Suspended <= 0 {
 		t.Errorf("suspended %v", rec.Suspended)
 	}
 	must(t, h, hostapi.EventAttach, "1.srv")
@@ -61,7 +61,7 @@ func TestLifeOfAJob(t *testing.T) {
 	if out, err := h.Handle(t.Context(), epilogue); err != nil || out.ResourcesUsed["mem"] != "12kb" {
 		t.Fatal(out, err)
 	}
-	if rec := phase(jobstate.PhaseExiting); *rec.ExitStatus != 3 || rec.ResourcesUsed["mem"] != "12kb" {
+	if rec := phase(hostapi.PhaseExiting); *rec.ExitStatus != 3 || rec.ResourcesUsed["mem"] != "12kb" {
 		t.Errorf("record %+v", rec)
 	}
 	_, err := h.Handle(t.Context(), requestOf(hostapi.EventLaunch, "1.srv"))
@@ -189,25 +189,25 @@ func TestBeginAgain(t *testing.T) {
 		busy    string // in the error; "": begun
 		reports int
 	}{
-		{name: "replay before the job runs", record: jobstate.Record{Phase: jobstate.PhasePrerun}},
-		{name: "runs", record: jobstate.Record{Phase: jobstate.PhaseRunning}, busy: "runs here already: running since"},
-		{name: "suspended", record: jobstate.Record{Phase: jobstate.PhaseSuspended},
+		{name: "replay before the job runs", record: jobstate.Record{Phase: hostapi.PhasePrerun}},
+		{name: "runs", record: jobstate.Record{Phase: hostapi.PhaseRunning}, busy: "runs here already: running since"},
+		{name: "suspended", record: jobstate.Record{Phase: hostapi.PhaseSuspended},
 			busy: "runs here already: suspended since"},
-		{name: "runs, but PBS has counted on", record: jobstate.Record{Phase: jobstate.PhaseRunning}, run: 1,
+		{name: "runs, but PBS has counted on", record: jobstate.Record{Phase: hostapi.PhaseRunning}, run: 1,
 			reports: 1},
-		{name: "was never ended", record: jobstate.Record{Phase: jobstate.PhaseExiting}, reports: 1},
-		{name: "another living MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &mom},
+		{name: "was never ended", record: jobstate.Record{Phase: hostapi.PhaseExiting}, reports: 1},
+		{name: "another living MoM's", record: jobstate.Record{Phase: hostapi.PhaseRunning, MoM: &mom},
 			busy: "runs here already"},
-		{name: "a dead MoM's", record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other}, reports: 1},
-		{name: "the same MoM's replay", record: jobstate.Record{Phase: jobstate.PhasePrerun, MoM: &mom}, mom: &mom},
-		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other},
+		{name: "a dead MoM's", record: jobstate.Record{Phase: hostapi.PhaseRunning, MoM: &other}, reports: 1},
+		{name: "the same MoM's replay", record: jobstate.Record{Phase: hostapi.PhasePrerun, MoM: &mom}, mom: &mom},
+		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: hostapi.PhaseRunning, Host: other},
 			busy: "runs here already"},
 		{name: "pbs_mom's, never launched, PBS has counted on",
-			record: jobstate.Record{Phase: jobstate.PhaseRunning, PBS: true}, run: 1},
+			record: jobstate.Record{Phase: hostapi.PhaseRunning, PBS: true}, run: 1},
 		{name: "pbs_mom's, the daemon died, PBS has counted on",
-			record: jobstate.Record{Phase: jobstate.PhaseRunning, Host: other}, run: 1, reports: 1},
+			record: jobstate.Record{Phase: hostapi.PhaseRunning, Host: other}, run: 1, reports: 1},
 		{name: "a dead MoM's and a dead host's",
-			record: jobstate.Record{Phase: jobstate.PhaseRunning, MoM: &other, Host: other}, reports: 1},
+			record: jobstate.Record{Phase: hostapi.PhaseRunning, MoM: &other, Host: other}, reports: 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestBeginAgain(t *testing.T) {
 			if err != nil || v.Reject {
 				t.Fatal(v, err)
 			}
-			if rec := n.record("1.srv"); rec.Phase != jobstate.PhasePrerun || rec.Host != self ||
+			if rec := n.record("1.srv"); rec.Phase != hostapi.PhasePrerun || rec.Host != self ||
 				rec.Job.RunCount != tt.run {
 				t.Errorf("record %+v", rec)
 			}
@@ -302,7 +302,7 @@ func TestSuspendThatAHookRejects(t *testing.T) {
 		if v := judge(t, h, e, "1.srv"); !v.Reject {
 			t.Errorf("%s: %+v, want the hook's reject", e, v.Outcome)
 		}
-		if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.IsZero() {
+		if rec := n.record("1.srv"); rec.Phase != hostapi.PhaseSuspended || rec.SuspendedAt.IsZero() {
 			t.Errorf("after %s: %s since %v", e, rec.Phase, rec.SuspendedAt)
 		}
 	}
@@ -338,7 +338,7 @@ func resumeIsUndone(t *testing.T, e hostapi.Event) {
 		t.Errorf("the first hook got %v, want %v", events, want)
 	}
 	rec := n.record("1.srv")
-	if rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.Sub(since) != 0 ||
+	if rec.Phase != hostapi.PhaseSuspended || rec.SuspendedAt.Sub(since) != 0 ||
 		string(rec.HookState["a"]) != `{"calls":2}` {
 		t.Errorf("%s since %v, want suspended since %v; state %s, want 2 calls", rec.Phase, rec.SuspendedAt, since,
 			rec.HookState["a"])

@@ -37,7 +37,7 @@ type Options struct {
 	Processes Processes
 	Log       *logrus.Entry
 
-	// RuntimeDir is for sockets. No other host may use it.
+	// RuntimeDir is for sockets and is replaced. Nobody else may use it.
 	RuntimeDir string
 	// Fallback removes what a failed hook has left.
 	Fallback Remover

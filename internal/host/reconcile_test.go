@@ -27,20 +27,20 @@ func TestReconcileEndsJobsWithoutAMoM(t *testing.T) {
 		note   string // in the report; "": there is none
 		events string
 	}{
-		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseRunning},
+		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: hostapi.PhaseRunning},
 			host: self.PID},
-		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: jobstate.PhaseRunning},
+		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: hostapi.PhaseRunning},
 			note: momDied, events: "epilogue end"},
-		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: jobstate.PhaseRunning},
+		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: hostapi.PhaseRunning},
 			host: self.PID},
 		{name: "ours", record: rec{Host: self, Begun: begun}, host: self.PID},
 		{name: "ours, MoM died", record: rec{Host: self, MoM: &dead, Begun: begun}, note: momDied,
 			events: "epilogue end"},
-		{name: "died over begin", record: rec{Host: dead, Phase: jobstate.PhasePrerun}, events: "abort"},
-		{name: "died over end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting,
+		{name: "died over begin", record: rec{Host: dead, Phase: hostapi.PhasePrerun}, events: "abort"},
+		{name: "died over end", record: rec{Host: dead, Begun: begun, Phase: hostapi.PhaseExiting,
 			Timers: map[string]jobstate.Timer{endTimer: {At: jobstate.Moment{Wall: begun}}}},
 			note: endAgain, events: "epilogue end"},
-		{name: "died between epilogue and end", record: rec{Host: dead, Begun: begun, Phase: jobstate.PhaseExiting},
+		{name: "died between epilogue and end", record: rec{Host: dead, Begun: begun, Phase: hostapi.PhaseExiting},
 			host: self.PID},
 	}
 	for _, tt := range tests {

@@ -74,7 +74,7 @@ func (h *Host) recordRun(ctx context.Context, e *event, v *Verdict) {
 	if e.req.Event.Refusable() && e.req.Event.Undo() != "" {
 		e.from.missed(e.req.Event, v) // of a preresume: the job stays suspended, so its clock must not run
 	}
-	if v.Reject && e.rec.Phase == jobstate.PhaseSuspended && e.req.Event.Undo() != "" {
+	if v.Reject && e.rec.Phase == hostapi.PhaseSuspended && e.req.Event.Undo() != "" {
 		if err := e.chain.undo(ctx); err != nil {
 			v.Add(err.Error())
 		}
@@ -160,8 +160,8 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 		if rec.Launched.IsZero() {
 			rec.Launched = now
 		}
-		if rec.Phase == jobstate.PhasePrerun {
-			rec.Phase = jobstate.PhaseRunning
+		if rec.Phase == hostapi.PhasePrerun {
+			rec.Phase = hostapi.PhaseRunning
 		}
 		if req.Event == hostapi.EventLaunch && rec.Job.SessionID == 0 {
 			rec.Job.SessionID = cmp.Or(req.Job.SessionID, req.PID)
@@ -170,8 +170,8 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 			rec.Job.KillDelay = req.Job.KillDelay
 		}
 	case hostapi.EventPostsuspend:
-		if rec.Phase == jobstate.PhasePrerun || rec.Phase == jobstate.PhaseRunning { // a sister may launch nothing
-			rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, now
+		if rec.Phase == hostapi.PhasePrerun || rec.Phase == hostapi.PhaseRunning { // a sister may launch nothing
+			rec.Phase, rec.SuspendedAt = hostapi.PhaseSuspended, now
 		}
 	case hostapi.EventPreresume, hostapi.EventPreterm: // preterm: for the SIGTERM that comes next
 		resume(rec, now)
@@ -185,7 +185,7 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 // enterExiting moves the record to its last phase; last means that no event follows.
 func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now jobstate.Moment) {
 	resume(rec, now)
-	rec.Phase = jobstate.PhaseExiting
+	rec.Phase = hostapi.PhaseExiting
 	if rec.Suspended > 0 {
 		seconds := rec.Suspended.Seconds()
 		rec.AddNote(fmt.Sprintf("suspended for %.1f seconds in all, which do not count as walltime", seconds))
@@ -218,12 +218,12 @@ func enterExiting(rec *jobstate.Record, req *hostapi.Request, last bool, now job
 
 // resume ends a suspension. Time before the first launch does not count.
 func resume(rec *jobstate.Record, now jobstate.Moment) {
-	if rec.Phase != jobstate.PhaseSuspended {
+	if rec.Phase != hostapi.PhaseSuspended {
 		return
 	}
-	rec.Phase = jobstate.PhasePrerun
+	rec.Phase = hostapi.PhasePrerun
 	if !rec.Launched.IsZero() {
-		rec.Phase = jobstate.PhaseRunning
+		rec.Phase = hostapi.PhaseRunning
 		since := rec.SuspendedAt
 		if since.Sub(rec.Launched) < 0 {
 			since = rec.Launched

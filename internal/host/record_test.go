@@ -86,7 +86,7 @@ func TestNoWalltimeLimit(t *testing.T) {
 		{"told", nil, &hour, &hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: jobstate.PhaseRunning, WalltimeLimit: tt.had}
+			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning, WalltimeLimit: tt.had}
 			out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"1.srv": {WalltimeLimit: tt.told}}}
 			c := &chain{answers: []answer{{hook: "a", out: out}}}
 			if err := c.merged.add("a", out); err != nil {

@@ -26,13 +26,13 @@ func (h *Host) recoverJobs(c *chain) {
 func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 	now := h.clock.Now()
 	made := &jobstate.Record{
-		Job: begin.Job, Phase: jobstate.PhaseRunning, Kept: true,
+		Job: begin.Job, Phase: hostapi.PhaseRunning, Kept: true,
 		MoM: begin.MoM, PBS: begin.PBS, MoMHome: begin.MoMHome,
 		Host: h.opt.Self, Begun: now.Wall, Launched: now, Notes: []string{lostRecord},
 	}
 	noteSisters(made, h.opt.Node, nil)
 	if frozen {
-		made.Phase, made.SuspendedAt = jobstate.PhaseSuspended, now
+		made.Phase, made.SuspendedAt = hostapi.PhaseSuspended, now
 	}
 	entry := h.log.WithField("job", id)
 	err := h.opt.Store.Update(id, func(there *jobstate.Record) (*jobstate.Record, error) {
@@ -79,7 +79,7 @@ func (h *Host) alignJob(hook, id string, frozen bool) {
 	}
 	defer release()
 	rec := h.opt.Store.Get(id)
-	if rec == nil || rec.Phase == jobstate.PhaseExiting || frozen == (rec.Phase == jobstate.PhaseSuspended) {
+	if rec == nil || rec.Phase == hostapi.PhaseExiting || frozen == (rec.Phase == hostapi.PhaseSuspended) {
 		return
 	}
 	req := &hostapi.Request{Event: hostapi.EventPostsuspend, Node: h.opt.Node}

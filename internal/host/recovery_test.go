@@ -34,15 +34,15 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 		"4.srv": {Begin: begin("4.srv")}, "5.srv": {}, "6.srv": {Begin: begin("7.srv")},
 	})
 	rec := n.record("1.srv")
-	if rec == nil || rec.Phase != jobstate.PhaseRunning || rec.Host != self || !rec.Kept ||
+	if rec == nil || rec.Phase != hostapi.PhaseRunning || rec.Host != self || !rec.Kept ||
 		!rec.PBS || rec.MoMHome != "/var/spool/pbs" {
 		t.Fatalf("record %+v", rec)
 	}
 	rec = n.record("2.srv")
-	if rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt.IsZero() || rec.Elapsed(h.clock.Now()) > time.Second {
+	if rec.Phase != hostapi.PhaseSuspended || rec.SuspendedAt.IsZero() || rec.Elapsed(h.clock.Now()) > time.Second {
 		t.Errorf("a frozen job: %+v", rec)
 	}
-	if rec := n.record("4.srv"); rec.Phase != jobstate.PhasePrerun || len(rec.Notes) > 0 {
+	if rec := n.record("4.srv"); rec.Phase != hostapi.PhasePrerun || len(rec.Notes) > 0 {
 		t.Errorf("a job that is known: %+v", rec)
 	}
 	if n.record("5.srv") != nil || n.record("6.srv") != nil {
@@ -107,7 +107,7 @@ func TestJobIsFrozenOrThawedAsItsRecordSays(t *testing.T) {
 	if got := called(true) + called(false); !strings.HasPrefix(got, "execjob_postsuspend 1.srv") {
 		t.Errorf("a suspended job: %q", got)
 	}
-	if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseSuspended || rec.SuspendedAt != since {
+	if rec := n.record("1.srv"); rec.Phase != hostapi.PhaseSuspended || rec.SuspendedAt != since {
 		t.Errorf("record %+v, want suspended since %v", rec, since)
 	}
 	must(t, h, hostapi.EventEpilogue, "1.srv")
@@ -129,7 +129,7 @@ func TestSuspensionIsOnRecordBeforeHooksAreCalled(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); judge(t, h, hostapi.EventPostsuspend, "1.srv") }()
 	plugintest.Eventually(t, "the record says so", func() bool {
-		return n.record("1.srv").Phase == jobstate.PhaseSuspended
+		return n.record("1.srv").Phase == hostapi.PhaseSuspended
 	})
 	<-done
 	must(t, h, hostapi.EventEnd, "1.srv")
@@ -201,7 +201,7 @@ func TestUndoIsTriedAgain(t *testing.T) {
 	}
 	must(t, h, hostapi.EventBegin, "1.srv")
 	rec := n.record("1.srv")
-	if rec == nil || rec.Begun.IsZero() || rec.Phase != jobstate.PhasePrerun || len(n.reports()) != 0 {
+	if rec == nil || rec.Begun.IsZero() || rec.Phase != hostapi.PhasePrerun || len(n.reports()) != 0 {
 		t.Errorf("record %+v, %d reports; want it begun anew", rec, len(n.reports()))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
@@ -30,7 +31,7 @@ func (h *Host) refresh(ctx context.Context, id string, from class) error {
 	defer release()
 	ctx = context.WithoutCancel(ctx)
 	rec := h.opt.Store.Get(id)
-	if rec == nil || rec.Phase == jobstate.PhaseExiting {
+	if rec == nil || rec.Phase == hostapi.PhaseExiting {
 		return nil
 	}
 	c := h.about([]*jobstate.Record{rec}, h.links()...)

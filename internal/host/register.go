@@ -21,7 +21,7 @@ func (h *Host) register(ctx context.Context, e *event) (*Verdict, error) {
 	req, from := e.req, e.from
 	req.PBS, req.MoMHome = from.pbs, from.home
 	e.rec = &jobstate.Record{
-		Job: req.Job, Phase: jobstate.PhasePrerun, Host: h.opt.Self,
+		Job: req.Job, Phase: hostapi.PhasePrerun, Host: h.opt.Self,
 		MoM: req.MoM, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
 	}
 	return nil, h.store(ctx, req, e.rec)
@@ -48,7 +48,7 @@ func (h *Host) store(ctx context.Context, req *hostapi.Request, rec *jobstate.Re
 				return rec, nil
 			}
 			// It must be ended, whatever happens to this host or this event.
-			left, started = there, there.Phase != jobstate.PhasePrerun
+			left, started = there, there.Phase != hostapi.PhasePrerun
 			enterExiting(there, &hostapi.Request{Job: &hostapi.Job{}}, true, h.clock.Now())
 			return there, nil
 		})
@@ -83,13 +83,13 @@ func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, 
 	switch {
 	case left:
 		return true, nil
-	case rec.Phase == jobstate.PhaseExiting:
+	case rec.Phase == hostapi.PhaseExiting:
 		return true, nil
 	case !sameMoM:
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
 	case compareRuns(rec.Job, req.Job) != 0:
 		return true, nil
-	case rec.Phase == jobstate.PhasePrerun:
+	case rec.Phase == hostapi.PhasePrerun:
 		return false, nil
 	}
 	return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already: %s since %s", rec.Phase,

@@ -31,7 +31,7 @@ func (h *Host) arm(rec *jobstate.Record) {
 	h.armUnstarted(rec)
 	set, now := map[string]alarm{}, h.clock.Now()
 	for hook, t := range rec.Timers {
-		if hook == endTimer || rec.Phase == jobstate.PhaseExiting {
+		if hook == endTimer || rec.Phase == hostapi.PhaseExiting {
 			continue
 		}
 		if due, runs := rec.Due(t, now); runs {

@@ -42,7 +42,7 @@ func (h *Host) adoptAll(ctx context.Context, id string, strays []hostapi.Stray) 
 		if ctx.Err() != nil {
 			return
 		}
-		if rec == nil || rec.Phase != jobstate.PhasePrerun && rec.Phase != jobstate.PhaseRunning {
+		if rec == nil || rec.Phase != hostapi.PhasePrerun && rec.Phase != hostapi.PhaseRunning {
 			return // an attach would be refused as well; there is a next scan
 		}
 		h.adoptOne(ctx, rec, s)

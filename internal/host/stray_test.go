@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
@@ -45,7 +44,7 @@ func TestAdoptTakesInWhatIsTheJobs(t *testing.T) {
 	foundStrays(t, h, "1.srv", strayOf(10, "environment"), strayOf(11, "ancestry"),
 		strayOf(9, "session")) // which has ended
 	want("taken in", "adopted pid 10 (sl?eep): environment", "adopted pid 11 (sl?eep): ancestry")
-	if rec := n.record("1.srv"); rec.Phase != jobstate.PhaseRunning || rec.Launched.IsZero() {
+	if rec := n.record("1.srv"); rec.Phase != hostapi.PhaseRunning || rec.Launched.IsZero() {
 		t.Errorf("the first process is the job's start: %s, %v", rec.Phase, rec.Launched)
 	}
 	if n := h.Counts().Adopted; n != 2 {

@@ -54,9 +54,9 @@ func TestRoomOfJobsThatAreStuckAtTheirStart(t *testing.T) {
 				filepath.Join(n.dir, "once"))
 			n.hook("b", "misbehave", once, "order=2")
 			h := n.open()
-			phase := jobstate.PhasePrerun
+			phase := hostapi.PhasePrerun
 			if tt.launched {
-				phase = jobstate.PhaseRunning
+				phase = hostapi.PhaseRunning
 			}
 			n.put("1.srv", phase, 5*time.Second, func(r *jobstate.Record) {
 				r.BegunBy, r.Kept = dead, true

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
@@ -77,7 +78,7 @@ func TestDueOverSuspensions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec := &jobstate.Record{Phase: jobstate.PhaseRunning}
+		rec := &jobstate.Record{Phase: hostapi.PhaseRunning}
 		timer := jobstate.Timer{Elapsed: 3 * time.Second}
 		due := func(want time.Duration) {
 			t.Helper()
@@ -98,7 +99,7 @@ func TestDueOverSuspensions(t *testing.T) {
 		due(3 * time.Second)
 		time.Sleep(time.Second)
 		due(2 * time.Second)
-		rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, clock.Now()
+		rec.Phase, rec.SuspendedAt = hostapi.PhaseSuspended, clock.Now()
 		still()
 		time.Sleep(5 * time.Second)
 		still()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
@@ -247,7 +246,7 @@ func TestUsersRequestsWaitForTheJobsEnd(t *testing.T) {
 func TestDroppedJobWithABusyTurn(t *testing.T) {
 	n := newPBSNode(t, &momFiles{})
 	h := n.open()
-	n.put("1.srv", jobstate.PhaseRunning, 2*dropAge)
+	n.put("1.srv", hostapi.PhaseRunning, 2*dropAge)
 	release, err := h.turns.acquire(t.Context(), "1.srv", request)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 		if a.out.AttachEnv != nil && !c.verdict.Reject {
 			put(&rec.AttachEnv, a.hook, a.out.AttachEnv)
 		}
-		if rec.Phase != jobstate.PhaseExiting {
+		if rec.Phase != hostapi.PhaseExiting {
 			callAt(rec, a.hook, a.out.CallAgain, a.out.CallAtElapsed, now)
 		}
 	}
@@ -43,7 +43,7 @@ func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 // recordUpdates records the findings of startup or periodic about the job. If an event has changed
 // a hook's state since the hook got it, that event also decides about state, timer and limit.
 func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
-	if rec.Phase == jobstate.PhaseExiting {
+	if rec.Phase == hostapi.PhaseExiting {
 		return // what epilogue reported is newer
 	}
 	id := rec.Job.ID
@@ -148,7 +148,7 @@ func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) 
 		return
 	}
 	u.Diag = rec.Diag[node]
-	if rec.Phase == jobstate.PhaseExiting {
+	if rec.Phase == hostapi.PhaseExiting {
 		u.ResourcesUsed = nil
 		return
 	}

@@ -37,10 +37,10 @@ func TestWalltimeWithoutSuspensions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			end := launched.Add(tt.ran)
-			rec := &jobstate.Record{MoM: tt.mom, Phase: jobstate.PhaseRunning, Launched: launched,
+			rec := &jobstate.Record{MoM: tt.mom, Phase: hostapi.PhaseRunning, Launched: launched,
 				Suspended: tt.suspended}
 			if tt.since > 0 {
-				rec.Phase, rec.SuspendedAt = jobstate.PhaseSuspended, end.Add(-tt.since)
+				rec.Phase, rec.SuspendedAt = hostapi.PhaseSuspended, end.Add(-tt.since)
 			}
 			req := &hostapi.Request{Job: &hostapi.Job{MotherSuperior: true,
 				ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}
@@ -68,7 +68,7 @@ func TestWalltimeIsTheHostsWherePBSMoMHasMiscounted(t *testing.T) {
 		{name: "the record was lost", told: "01:00:00", want: "01:00:00", notes: []string{lostRecord}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rec := &jobstate.Record{PBS: true, Phase: jobstate.PhaseRunning, Launched: launched,
+			rec := &jobstate.Record{PBS: true, Phase: hostapi.PhaseRunning, Launched: launched,
 				Suspended: 10 * time.Second, Notes: tt.notes}
 			req := &hostapi.Request{Job: &hostapi.Job{MotherSuperior: true,
 				ResourcesUsed: hostapi.Resources{"walltime": tt.told}}}

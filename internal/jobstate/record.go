@@ -9,22 +9,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Phase is the phase of a job on this host.
-type Phase = hostapi.Phase
-
-// The phases of a job.
-const (
-	PhasePrerun    = hostapi.PhasePrerun
-	PhaseRunning   = hostapi.PhaseRunning
-	PhaseSuspended = hostapi.PhaseSuspended
-	PhaseExiting   = hostapi.PhaseExiting
-)
-
 // Record is everything about one job that has to survive a restart of the host. Maps and slices may
 // be nil.
 type Record struct {
-	Job   *hostapi.Job `json:"job"`
-	Phase Phase        `json:"phase"`
+	Job   *hostapi.Job  `json:"job"`
+	Phase hostapi.Phase `json:"phase"`
 
 	// MoM is the process whose death ends the job; nil under pbs_mom.
 	MoM *hostapi.ProcessID `json:"mom,omitempty"`

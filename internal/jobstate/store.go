@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/series"
 )
 
@@ -52,16 +53,13 @@ type stale struct {
 // or may write to it. It also fails if a file cannot be read, as on a node that is out of
 // descriptors. Its record may be intact, and the next start can read it.
 //
-// failed, which may be nil, is called for each record that could not be written. Open calls it for
+// failed is called for each record that could not be written. Open calls it for
 // each file that does not parse, which it renames to ID.json.damaged. The job of such a file counts
 // as one with a lost record; other jobs are not affected.
 func Open(dir string, failed func(error)) (*Store, error) {
-	if failed == nil {
-		failed = func(error) {}
-	}
 	s := &Store{dir: dir, failed: failed, records: map[string][]byte{}, unsaved: map[string]stale{},
 		series: map[string]series.Job{}}
-	if err := MakeDir(dir); err != nil {
+	if err := disk.MakeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
 	files, err := os.ReadDir(dir)
@@ -260,7 +258,7 @@ func (s *Store) mayStay(id string, text []byte) bool {
 	if now == nil { // it could not be removed either
 		return true
 	}
-	return now.Phase == PhaseExiting || there.Phase == now.Phase && there.Begun.Equal(now.Begun)
+	return now.Phase == hostapi.PhaseExiting || there.Phase == now.Phase && there.Begun.Equal(now.Begun)
 }
 
 // write writes b to the job's file, or removes the file if b is nil.

@@ -23,7 +23,7 @@ func sample(id string) *Record {
 			ExecVnode:    "(h:ncpus=2:mem=65536kb)",
 			ResourceList: hostapi.Resources{"ncpus": "2", "mem": "64mb", "walltime": "00:10:00"},
 		},
-		Phase:    PhaseRunning,
+		Phase:    hostapi.PhaseRunning,
 		Begun:    time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		Launched: Moment{Wall: time.Date(2026, 3, 1, 12, 0, 1, 5, time.UTC), Boot: boot, Mono: 77 * time.Second},
 		Hosts: map[string]*hostapi.HostUsage{
@@ -85,7 +85,7 @@ func TestUpdateThatFailsChangesNothing(t *testing.T) {
 		name, id string
 		fn       func(*Record) (*Record, error)
 	}{
-		{"fn fails", "1.srv", func(r *Record) (*Record, error) { r.Phase = PhaseExiting; return r, errStop }},
+		{"fn fails", "1.srv", func(r *Record) (*Record, error) { r.Phase = hostapi.PhaseExiting; return r, errStop }},
 		{"bad id", "../1", func(*Record) (*Record, error) { return sample("../1"), nil }},
 		{"no id", "", func(*Record) (*Record, error) { return sample(""), nil }},
 		{"other job", "1.srv", func(*Record) (*Record, error) { return sample("2.srv"), nil }},
@@ -104,7 +104,7 @@ func TestChangeChangesTheJobsThatItCan(t *testing.T) {
 	s := open(t, t.TempDir())
 	put(t, s, sample("1.srv"), sample("2.srv"), sample("3.srv"))
 	err := s.Change([]string{"3.srv", "../x", "2.srv", "1.srv", "4.srv"}, func(rec *Record) {
-		if rec.Phase = PhaseSuspended; rec.Job.ID == "2.srv" {
+		if rec.Phase = hostapi.PhaseSuspended; rec.Job.ID == "2.srv" {
 			rec.Job = nil
 		}
 	})
@@ -112,7 +112,7 @@ func TestChangeChangesTheJobsThatItCan(t *testing.T) {
 		t.Errorf("error %v, want those of ../x and of job 2", err)
 	}
 	first, third := sample("1.srv"), sample("3.srv")
-	first.Phase, third.Phase = PhaseSuspended, PhaseSuspended
+	first.Phase, third.Phase = hostapi.PhaseSuspended, hostapi.PhaseSuspended
 	equal(t, "records", s.List(), []*Record{first, sample("2.srv"), third})
 }
 
@@ -151,7 +151,7 @@ func TestFileThatCannotBeReadEndsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "1.srv.json")
 	must.NoError(t, os.Symlink(file, file)) // as good as a disk or a table of files that fails
-	if _, err := Open(dir, nil); !errors.Is(err, unix.ELOOP) {
+	if _, err := Open(dir, func(error) {}); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("Open: %v", err)
 	}
 	if _, err := os.Lstat(file); err != nil {
@@ -187,10 +187,11 @@ func TestRecordThatCannotBeWrittenIsInForceAndIsWrittenLater(t *testing.T) {
 // A daemon that dies while its disk is full leaves no record of a phase that is over.
 func TestFileOfAnEarlierPhaseDoesNotOutliveAWriteThatFails(t *testing.T) {
 	for name, change := range map[string]func(*Record){
-		"begins": func(r *Record) { r.Begun = time.Time{} }, "suspended": func(r *Record) { r.Phase = PhaseSuspended },
+		"begins":    func(r *Record) { r.Begun = time.Time{} },
+		"suspended": func(r *Record) { r.Phase = hostapi.PhaseSuspended },
 	} {
 		dir := t.TempDir()
-		s, err := Open(dir, nil)
+		s, err := Open(dir, func(error) {})
 		must.NoError(t, err)
 		earlier, later := sample("1.srv"), sample("1.srv")
 		change(earlier)
@@ -211,7 +212,7 @@ func TestFileOfAnEarlierPhaseDoesNotOutliveAWriteThatFails(t *testing.T) {
 		latest.Notes = []string{"as before"}
 		put(t, s, latest)
 		equal(t, name+": a write of the same phase", open(t, dir).Get("1.srv"), later)
-		latest.Phase = PhaseExiting
+		latest.Phase = hostapi.PhaseExiting
 		put(t, s, latest)
 		equal(t, name+": a job that ends", open(t, dir).Get("1.srv"), later)
 		must.NoError(t, os.RemoveAll(s.path("1.srv")+fresh))
@@ -247,21 +248,21 @@ func TestDirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "jobs")
 		must.NoError(t, os.Mkdir(dir, 0o700))
 		must.NoError(t, unix.Chmod(dir, perm))
-		if _, err := Open(dir, nil); err == nil {
+		if _, err := Open(dir, func(error) {}); err == nil {
 			t.Errorf("mode %04o: no error", perm)
 		}
 	}
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
 	must.NoError(t, os.Symlink(dir, link))
-	if _, err := Open(link, nil); err == nil {
+	if _, err := Open(link, func(error) {}); err == nil {
 		t.Error("symbolic link: no error")
 	}
 	if os.Geteuid() != 0 {
 		return
 	}
 	must.NoError(t, os.Chown(dir, 65534, 65534))
-	if _, err := Open(dir, nil); err == nil {
+	if _, err := Open(dir, func(error) {}); err == nil {
 		t.Error("directory of another user: no error")
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // Jobs knows the live jobs.
@@ -86,7 +85,7 @@ func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	phases := map[hostapi.Phase]int{
-		jobstate.PhasePrerun: 0, jobstate.PhaseRunning: 0, jobstate.PhaseSuspended: 0, jobstate.PhaseExiting: 0,
+		hostapi.PhasePrerun: 0, hostapi.PhaseRunning: 0, hostapi.PhaseSuspended: 0, hostapi.PhaseExiting: 0,
 	}
 	for _, j := range jobs {
 		phases[j.Phase]++

@@ -18,7 +18,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/host"
-	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -65,14 +64,14 @@ func someJobs() []api.Job {
 	head := &hostapi.Job{ID: "1[2].srv", RunCount: 3, MotherSuperior: true, Queue: "wörk\n\"q\"",
 		Owner: hostapi.Owner{User: "ada", UID: 1000}}
 	return []api.Job{
-		{Job: head, Phase: jobstate.PhaseRunning, Left: &left, Hosts: map[string]*hostapi.HostUsage{
+		{Job: head, Phase: hostapi.PhaseRunning, Left: &left, Hosts: map[string]*hostapi.HostUsage{
 			"n1": {NCPUs: 2, MemLimitBytes: &limit, Devices: []hostapi.DeviceUsage{
 				{ID: "GPU-1", UtilizationPercent: &used, MemPeakBytes: &peak, EnergyJoules: &joules},
 				{ID: "/dev/fpga0"}}},
 			"n2": {NCPUs: 99},
 		}},
-		{Job: &hostapi.Job{ID: "2.srv", Owner: hostapi.Owner{User: "eve"}}, Phase: jobstate.PhaseRunning},
-		{Job: &hostapi.Job{ID: "3.srv"}, Phase: jobstate.PhaseExiting},
+		{Job: &hostapi.Job{ID: "2.srv", Owner: hostapi.Owner{User: "eve"}}, Phase: hostapi.PhaseRunning},
+		{Job: &hostapi.Job{ID: "3.srv"}, Phase: hostapi.PhaseExiting},
 	}
 }
 

@@ -17,7 +17,7 @@ var ErrClosed = errors.New("the host is closing")
 // Options are the parts of a Catalog. All are required.
 type Options struct {
 	Registry *Registry
-	// RuntimeDir is for sockets. No other Catalog may use it.
+	// RuntimeDir is for sockets and is replaced. Nobody else may use it.
 	RuntimeDir string
 	// StartTimeout is how long a program may take to start.
 	StartTimeout time.Duration

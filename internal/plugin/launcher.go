@@ -21,7 +21,7 @@ import (
 // launcher starts hooks' programs.
 type launcher struct {
 	paths    paths
-	sockets  socketDir
+	sockets  string // the directory of the programs' sockets
 	limit    time.Duration
 	node     string
 	settings map[string]string
@@ -29,20 +29,30 @@ type launcher struct {
 	log *logrus.Entry
 }
 
-// newLauncher makes a directory for sockets in runtimeDir, which close removes. limit is how long a
-// program may take to start.
+// maxRuntimeDir leaves room for go-plugin's names: a unix socket's path has at most 107 bytes.
+const maxRuntimeDir = 107 - len("/plugin4294967295")
+
+// newLauncher makes runtimeDir for sockets, which only the host's user can enter. close removes it.
+// What a host that was killed left there is removed. limit is how long a program may take to start.
 func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
-	sockets, err := newSocketDir(runtimeDir)
+	if len(runtimeDir) > maxRuntimeDir {
+		return nil, fmt.Errorf("runtime directory %s: %d bytes, %d fit before a socket's name", runtimeDir,
+			len(runtimeDir), maxRuntimeDir)
+	}
+	err := os.RemoveAll(runtimeDir)
+	if err == nil {
+		err = os.MkdirAll(runtimeDir, 0o700)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
 	return &launcher{
-		paths: r.paths(), sockets: sockets, limit: limit, node: r.Node, settings: r.Settings, log: log,
+		paths: r.paths(), sockets: runtimeDir, limit: limit, node: r.Node, settings: r.Settings, log: log,
 	}, nil
 }
 
 // close removes the directory for sockets. By then the programs have ended.
-func (l *launcher) close() error { return l.sockets.remove() }
+func (l *launcher) close() error { return os.RemoveAll(l.sockets) }
 
 // lifelineFD is the child's first descriptor after 0, 1 and 2: the reading end of a pipe. End of
 // file there means that the host is gone.
@@ -141,7 +151,7 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 	// The session's, because a program may have started others.
 	i.cmd.Cancel = i.killSession
 	i.cmd.Dir = "/"
-	i.cmd.Env = append([]string{goplugin.EnvUnixSocketDir + "=" + string(l.sockets)}, environment...)
+	i.cmd.Env = append([]string{goplugin.EnvUnixSocketDir + "=" + l.sockets}, environment...)
 	i.cmd.ExtraFiles = []*os.File{lifelineFD - 3: lifeline}
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:    true,

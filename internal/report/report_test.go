@@ -37,7 +37,7 @@ func record(change func(*jobstate.Record)) *jobstate.Record {
 			MotherSuperior: true,
 			ResourceList:   hostapi.Resources{"ncpus": "2", "mem": "64mb", "walltime": "01:00:00"},
 		},
-		Phase:    jobstate.PhaseExiting,
+		Phase:    hostapi.PhaseExiting,
 		Begun:    begun.Add(-time.Second),
 		Launched: moment(begun),
 		Ended:    moment(ended),

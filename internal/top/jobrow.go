@@ -6,14 +6,13 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // jobRow is a job with what it did since the sample before. All its texts are printable.
 type jobRow struct {
 	id, name, user string
 	uid            int
-	phase          jobstate.Phase
+	phase          hostapi.Phase
 	elapsed, left  *float64 // seconds
 	ncpus          int      // 0 is not known
 	busy           *float64 // cpus; nil before the second sample
@@ -115,13 +114,13 @@ func (r *jobRow) gpuText() string {
 // letter returns the state as qstat has it. P is a job whose programs have not been started.
 func (r *jobRow) letter() string {
 	switch r.phase {
-	case jobstate.PhasePrerun:
+	case hostapi.PhasePrerun:
 		return "P"
-	case jobstate.PhaseRunning:
+	case hostapi.PhaseRunning:
 		return "R"
-	case jobstate.PhaseSuspended:
+	case hostapi.PhaseSuspended:
 		return "S"
-	case jobstate.PhaseExiting:
+	case hostapi.PhaseExiting:
 		return "E"
 	}
 	return "?"

@@ -38,8 +38,8 @@ func job(id, owner string) *hostapi.Job {
 
 func (d *jobs) Jobs(context.Context) ([]api.Job, error) {
 	return []api.Job{
-		{Job: job("1.srv", "alice"), Phase: jobstate.PhaseRunning, Launched: time.Now(), Elapsed: 75},
-		{Job: job("2.srv", "bob"), Phase: jobstate.PhaseRunning}, {},
+		{Job: job("1.srv", "alice"), Phase: hostapi.PhaseRunning, Launched: time.Now(), Elapsed: 75},
+		{Job: job("2.srv", "bob"), Phase: hostapi.PhaseRunning}, {},
 	}, d.err
 }
 
