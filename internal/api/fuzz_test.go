@@ -68,7 +68,8 @@ func FuzzServer(f *testing.F) {
 		}
 		b := &backend{jobs: []Job{own, hidden}, procfs: procfs, member: "1.a"}
 		s := NewServer(b, b, b, someProcesses{b})
-		s.Reports, s.MoM, s.Host = b, &pbsMoM{}, "n1"
+		s.Reports, s.Meter, s.MoM, s.Host = b, &gauge{}, &pbsMoM{}, "n1"
+		s.Metrics = http.NotFoundHandler()
 		ctx := r.Context()
 		peer := Peer{}
 		if int(caller) < len(callers) {

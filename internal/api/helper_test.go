@@ -282,7 +282,7 @@ func serve(t testing.TB, b *backend, change ...func(*Server)) string {
 	l, err := Listen(socket)
 	must.NoError(t, err)
 	s := NewServer(b, b, b, b)
-	s.Reports = b
+	s.Reports, s.Meter, s.MoM = b, &gauge{}, &pbsMoM{}
 	s.ErrorLog = log.New(io.Discard, "", 0)
 	for _, c := range change {
 		c(s)

@@ -46,9 +46,6 @@ const (
 // momEvent answers the hook of pbs_mom. Bodies in both directions are not JSON, except errors. The
 // hook sends "Expect: 100-continue", and its body without waiting: see sign.
 func (s *Server) momEvent(peer Peer, r *http.Request) (any, error) {
-	if s.MoM == nil {
-		return nil, noCall(r)
-	}
 	call, err := momCall(r)
 	if err != nil {
 		return nil, malformed(err)

@@ -69,10 +69,6 @@ func TestMoMCall(t *testing.T) {
 			}
 		})
 	}
-	none := serve(t, &backend{})
-	if got := talk(t, none, "", "in"); !strings.HasPrefix(got, "HTTP/1.0 404") {
-		t.Errorf("without a MoM: %q", got)
-	}
 	failing := serve(t, &backend{}, func(s *Server) {
 		s.MoM = &pbsMoM{event: func(context.Context, MoMCall) (MoMAnswer, error) {
 			return MoMAnswer{}, hostapi.Errorf(hostapi.KindNode, "disk full")

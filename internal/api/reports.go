@@ -21,10 +21,6 @@ const damagedTrailer = "Hookhost-Damaged"
 // one per line. They may not fit into memory. An incomplete answer is broken off.
 func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
 	control, ctx := http.NewResponseController(w), r.Context()
-	if s.Reports == nil {
-		s.answer(w, r, nil, noCall(r))
-		return
-	}
 	filter, err := report.ParseFilter(r.URL.Query())
 	if err != nil {
 		s.answer(w, r, nil, malformed(fmt.Errorf("query: %w", err)))

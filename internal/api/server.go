@@ -37,7 +37,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -57,15 +56,10 @@ type Server struct {
 	Jobs      Jobs
 	Node      Node
 	Processes Processes
-
-	// Reports answers /v1/reports; if it is nil, there is no such call.
-	Reports Reports
-	// Meter answers /v1/present and /v1/jobs/{id}/processes; if it is nil, there are no such calls.
-	Meter Meter
-	// Metrics answers /metrics; if it is nil, there is no such call.
-	Metrics http.Handler
-	// MoM answers the hook of pbs_mom; if it is nil, there is no such call.
-	MoM MoM
+	Reports   Reports
+	Meter     Meter
+	Metrics   http.Handler // answers /metrics
+	MoM       MoM          // answers the hook of pbs_mom
 	// Host is this host as exec_vnode names it.
 	Host string
 	// Refused, if set, is called with each call that was refused because of its caller. Several
@@ -77,7 +71,6 @@ type Server struct {
 	timeouts  timeouts
 	questions Turns
 	lists     Turns
-	ready     sync.Once
 	http      *http.Server
 	stopping  context.Context // ends with Shutdown: streams end with it
 	stop      context.CancelFunc
@@ -99,11 +92,9 @@ func NewServer(events Events, jobs Jobs, node Node, processes Processes) *Server
 // Serve answers on l, a Listener, until Shutdown, then returns nil. Serve closes l. On any other
 // listener all callers are unknown and may do nothing.
 func (s *Server) Serve(l net.Listener) error {
-	s.ready.Do(func() {
-		s.http.ErrorLog = s.ErrorLog
-		s.http.ReadHeaderTimeout, s.http.ReadTimeout = s.timeouts.header, s.timeouts.request
-		s.http.IdleTimeout = s.timeouts.idle
-	})
+	s.http.ErrorLog = s.ErrorLog
+	s.http.ReadHeaderTimeout, s.http.ReadTimeout = s.timeouts.header, s.timeouts.request
+	s.http.IdleTimeout = s.timeouts.idle
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
@@ -145,10 +136,6 @@ func (s *Server) routes() http.Handler {
 
 // metrics answers a scrape. It is refused to users, because metrics reveal other users' activity.
 func (s *Server) metrics(_ Peer, w http.ResponseWriter, r *http.Request) {
-	if s.Metrics == nil {
-		s.answer(w, r, nil, noCall(r))
-		return
-	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
 	s.Metrics.ServeHTTP(w, r)
 }
