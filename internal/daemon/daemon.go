@@ -50,6 +50,10 @@ func open(o *Options) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	sysfs, err := kernfs.Open("/sys")
+	if err != nil {
+		return nil, err
+	}
 	self, err := proc.Self(procfs)
 	if err != nil {
 		return nil, err
@@ -71,10 +75,10 @@ func open(o *Options) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{log: log, version: o.Version, since: time.Now(), refusals: &refusals{log: log}}
+	d := &daemon{log: log, version: o.Version, since: time.Now(), refusals: newRefusals(log)}
 	d.conf = &configuration{paths: o.Paths, node: node, log: log, registry: registry, changed: d.configured}
 	d.conf.file.Store(cfg)
-	d.meter = newMeter(tree, procfs)
+	d.meter = &meter{tree: tree, procfs: procfs, sysfs: sysfs}
 	d.jobs = &jobs{
 		node: node, state: o.State, clock: clock, store: store, tree: tree, log: log,
 		present: d.meter.Present, started: make(chan struct{}),

@@ -5,11 +5,11 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +32,7 @@ type prefixLock struct{ file *os.File }
 
 // acquire takes the lock of a prefix in dir, and creates dir, mode 0755, if it is missing. The file
 // holds the pid of its last holder. While another process holds the lock, acquire fails with
-// errRunning and that pid.
+// errRunning and that pid, after a second.
 func acquire(dir, prefix string) (*prefixLock, error) {
 	if err := disk.MakeDir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
@@ -62,35 +62,16 @@ func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lo
 
 // dying is how long the lock of a killed holder may persist. A child of that holder shares its
 // files until the child has become a hook.
-const dying = 2 * time.Second
+const dying = time.Second
 
 func lock(f *os.File) error {
-	began := time.Now()
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return err
-		}
-		pid := holder(f.Name())
-		if holds(pid, f) || time.Since(began) > dying {
-			return fmt.Errorf("%w, pid %d", errRunning, pid)
-		}
-		time.Sleep(pause)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), dying, errRunning)
+	defer cancel()
+	err := disk.Lock(ctx, int(f.Fd()))
+	if errors.Is(err, errRunning) {
+		return fmt.Errorf("%w, pid %d", err, holder(f.Name()))
 	}
-}
-
-// holds reports whether a living process has the lock's file open.
-func holds(pid int, lock *os.File) bool {
-	info, err := lock.Stat()
-	if err != nil {
-		return false
-	}
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
-	open, _ := os.ReadDir(dir)
-	return slices.ContainsFunc(open, func(e os.DirEntry) bool {
-		other, err := os.Stat(filepath.Join(dir, e.Name()))
-		return err == nil && os.SameFile(info, other)
-	})
+	return err
 }
 
 // holder returns the pid of the last owner from a lock's file, dead or alive, or 0 if there was

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hookhost/hookhost/internal/api"
@@ -14,14 +13,8 @@ import (
 
 // meter reads the current usage of jobs for observers. Nothing is read unless somebody asks.
 type meter struct {
-	tree   *cgroup.Tree
-	procfs *kernfs.FS
-	sysfs  func() (*kernfs.FS, error)
-}
-
-func newMeter(tree *cgroup.Tree, procfs *kernfs.FS) *meter {
-	sysfs := sync.OnceValues(func() (*kernfs.FS, error) { return kernfs.Open("/sys") })
-	return &meter{tree: tree, procfs: procfs, sysfs: sysfs}
+	tree          *cgroup.Tree
+	procfs, sysfs *kernfs.FS
 }
 
 // Present returns the current usage of a job. The error is api.ErrNotFound for a job without a
@@ -71,12 +64,8 @@ func (m *meter) ProcessesOf(id string) (list []api.JobProcess, all int, err erro
 // Capacity returns the machine's online cpus and its memory.
 func (m *meter) Capacity() (api.Capacity, error) {
 	var c api.Capacity
-	sys, err := m.sysfs()
-	if err == nil {
-		var online kernfs.IDSet
-		online, err = sys.IDSet("devices/system/cpu/online")
-		c.CPUs = online.Len()
-	}
+	online, err := m.sysfs.IDSet("devices/system/cpu/online")
+	c.CPUs = online.Len()
 	const total, available = "MemTotal", "MemAvailable"
 	memory, memErr := m.procfs.Meminfo("meminfo", total, available)
 	c.MemBytes, c.MemAvailable = memory[total], memory[available]

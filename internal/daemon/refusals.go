@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/time/rate"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// refusedLines is how many refusals are logged per minute; the others are only counted. Anyone on
-// this host can cause refusals, and must not be able to fill the disk with them.
+// refusedLines is how many refusals are logged at once and then per minute; the others are only
+// counted. Anyone on this host can cause refusals, and must not be able to fill the disk with them.
 const refusedLines = 20
 
 // refusals counts refused calls and connections.
@@ -23,9 +24,14 @@ type refusals struct {
 
 	mu     sync.Mutex
 	kinds  map[string]int64
-	minute time.Time // when the minute began
-	lines  int       // logged in it
-	unsaid int64     // not logged in it
+	pace   *rate.Limiter
+	unsaid int64 // not logged since the last line
+}
+
+func newRefusals(log *logrus.Entry) *refusals {
+	return &refusals{
+		log: log, kinds: map[string]int64{}, pace: rate.NewLimiter(rate.Every(time.Minute/refusedLines), refusedLines),
+	}
 }
 
 // add counts a refusal, and reports whether to log it. unsaid is the number of refusals before it
@@ -33,14 +39,8 @@ type refusals struct {
 func (r *refusals) add(kind string, now time.Time) (say bool, unsaid int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.kinds == nil {
-		r.kinds = map[string]int64{}
-	}
 	r.kinds[kind]++
-	if since := now.Sub(r.minute); r.minute.IsZero() || since >= time.Minute || since < 0 {
-		r.minute, r.lines = now, 0
-	}
-	if r.lines++; r.lines > refusedLines {
+	if !r.pace.AllowN(now, 1) {
 		r.unsaid++
 		return false, 0
 	}

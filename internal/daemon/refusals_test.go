@@ -6,7 +6,7 @@ import (
 )
 
 func TestFloodOfRefusalsIsLoggedUpToItsBound(t *testing.T) {
-	var r refusals
+	r := newRefusals(nil)
 	now := time.Now()
 	said := 0
 	for range 1000 {
