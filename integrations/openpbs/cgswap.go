@@ -17,8 +17,8 @@ var cgswapScript string
 // alone, has another.
 const cgswapMark = "# hookhost cgswap: imported by hookhost openpbs"
 
-// CgswapScript is what is imported.
-func CgswapScript() []byte { return []byte(cgswapMark + "\n" + cgswapScript) }
+// cgswapText is what is imported.
+func cgswapText() []byte { return []byte(cgswapMark + "\n" + cgswapScript) }
 
 func isCgswap(script []byte) bool { return bytes.HasPrefix(script, []byte(cgswapMark)) }
 
@@ -69,9 +69,9 @@ func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Comma
 	if !whole {
 		do("set hook %s enabled = false", name)
 	}
-	if existing == nil || string(existing.Script) != string(CgswapScript()) {
+	if existing == nil || string(existing.Script) != string(cgswapText()) {
 		do("import hook %s %s base64 -", name, typeScript)
-		list[len(list)-1].Input = encode(CgswapScript())
+		list[len(list)-1].Input = encode(cgswapText())
 	}
 	if !whole {
 		do("set hook %s event = %q", name, cgswapEvents)
@@ -97,7 +97,7 @@ add cgswap to the line "resources" of sched_priv/sched_config (then SIGHUP to pb
 
 // printCgswap is the part of Print that does what InstallCgswap does.
 func (r Registration) printCgswap() string {
-	return fmt.Sprintf(scriptCgswap, r.CgswapName(), cgswapMark, typeScript, encode(CgswapScript()), cgswapEvents,
+	return fmt.Sprintf(scriptCgswap, r.CgswapName(), cgswapMark, typeScript, encode(cgswapText()), cgswapEvents,
 		cgswapResource, cgswapType, cgswapFlag, CgswapNextSteps)
 }
 

@@ -40,10 +40,10 @@ func TestCgswapIsRegisteredOnceAndKeptAsItIs(t *testing.T) {
 		{"the resource is there", nil, there, create + begin + content + end},
 		{"broken off before the script", &Hook{Attributes: map[string]string{"enabled": "false"}}, there,
 			begin + content + end},
-		{"broken off before the events", &Hook{Script: CgswapScript(),
+		{"broken off before the events", &Hook{Script: cgswapText(),
 			Attributes: map[string]string{"enabled": "false"}}, there, begin + strings.TrimPrefix(end, "\n")},
 		{"another version, disabled by somebody", whole(cgswapMark + "\nold"), there, content},
-		{"all is there, disabled by somebody", whole(string(CgswapScript())), there, ""},
+		{"all is there, disabled by somebody", whole(string(cgswapText())), there, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := cgswapDirectives(t, r, tt.existing, tt.resource); got != tt.want {
@@ -72,7 +72,7 @@ func TestCgswapOfSomebodyElseIsLeftAlone(t *testing.T) {
 
 // The server's hook is not taken for the one that nodes run, of which there is one alone.
 func TestCgswapBesideTheHookIsNoSecondHook(t *testing.T) {
-	beside := &Hook{Name: "hookhost_cgswap", Script: CgswapScript(), Attributes: map[string]string{"enabled": "true"}}
+	beside := &Hook{Name: "hookhost_cgswap", Script: cgswapText(), Attributes: map[string]string{"enabled": "true"}}
 	if _, err := Default().Install(nil, nil, beside); err != nil {
 		t.Error(err)
 	}

@@ -23,7 +23,7 @@ type Warning struct {
 }
 
 // ParseWarning parses [B:][SIG]@SECONDS: "USR1@300", "B:SIGINT@60", "10@5", "RTMIN+3@60", "@300".
-// ParseSignal parses SIG. A warning without SIG is only the line, and cannot have B:.
+// parseSignal parses SIG. A warning without SIG is only the line, and cannot have B:.
 func ParseWarning(text string) (Warning, error) {
 	w, err := parseWarning(text)
 	if err != nil {
@@ -46,7 +46,7 @@ func parseWarning(text string) (w Warning, err error) {
 		return w, errors.New("B: without a signal")
 	}
 	if name != "" {
-		if w.Signal, err = ParseSignal(name); err != nil {
+		if w.Signal, err = parseSignal(name); err != nil {
 			return w, err
 		}
 	}
@@ -64,10 +64,10 @@ const firstThreads, lastThreads = 32, 33
 // The real-time signals that programs can use, as the C library counts them (signal(7)).
 const firstSignal, lastSignal = 34, 64
 
-// ParseSignal accepts a signal's name, with or without SIG and in any case, or its number: USR1,
+// parseSignal accepts a signal's name, with or without SIG and in any case, or its number: USR1,
 // SIGUSR1, usr1, 10; RTMIN+3, RTMAX-1. It fails for signals that no program can catch, or that the
 // C library uses itself.
-func ParseSignal(name string) (syscall.Signal, error) {
+func parseSignal(name string) (syscall.Signal, error) {
 	n, err := strconv.ParseUint(name, 10, 8)
 	sig := syscall.Signal(n)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestCapturedEvents(t *testing.T) {
 	for _, file := range capturedFiles(t, ".in") {
 		t.Run(file, func(t *testing.T) {
 			in := read(t, filepath.Join(captured, file))
-			if !IsInput(in) {
+			if !isInput(in) {
 				t.Error("is not taken for an input file")
 			}
 			e, err := Decode(in)
@@ -109,7 +109,7 @@ func TestFieldsAsTheyAre(t *testing.T) {
 // hostapi's own JSON is no input file.
 func TestIsInputTellsMoMsFilesFromJSON(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"event":"execjob_begin","job":{"id":"1"},"node":"n1"}`, "[", `[1]`} {
-		if IsInput([]byte(text)) {
+		if isInput([]byte(text)) {
 			t.Errorf("%q is taken for an event of pbs_mom's", text)
 		}
 	}

@@ -48,8 +48,8 @@ func Decode(in []byte) (*Event, error) {
 }
 
 func decode(in []byte) (*Event, error) {
-	if len(in) > MaxInput {
-		return nil, fmt.Errorf("%d bytes are more than %d", len(in), MaxInput)
+	if len(in) > maxInput {
+		return nil, fmt.Errorf("%d bytes are more than %d", len(in), maxInput)
 	}
 	if bytes.IndexByte(in, 0) >= 0 {
 		return nil, errors.New("holds a NUL byte")

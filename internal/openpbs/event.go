@@ -53,11 +53,11 @@ func (e *Event) Becomes() string {
 	return "it goes on"
 }
 
-// MaxInput bounds an event in any form, in bytes. It is many times the size of a job's environment.
-const MaxInput = 8 << 20
+// maxInput bounds an event in any form, in bytes. It is many times the size of a job's environment.
+const maxInput = 8 << 20
 
-// IsInput reports, from the first bytes, whether b is an input file of MoM (Decode) and not JSON.
-func IsInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
+// isInput reports, from the first bytes, whether b is an input file of MoM (Decode) and not JSON.
+func isInput(b []byte) bool { return bytes.HasPrefix(b, []byte("pbs.")) }
 
 // vnodesHere returns those of a job's vnode_list that belong to this host. They are named after it,
 // or the job has them here. MoM also lists the job's vnodes on other hosts

@@ -13,12 +13,12 @@ import (
 // pbs_mom's hook. The first bytes show which one it is. It fails for an input file of another
 // event.
 func DecodeForm(event hostapi.Event, in io.Reader) (*hostapi.Request, error) {
-	b, err := io.ReadAll(io.LimitReader(in, MaxInput+1))
+	b, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {
 		return nil, fmt.Errorf("event %s: %w", event, err)
 	}
-	if !IsInput(b) {
-		req, err := hostapi.DecodeRequest(string(event), bytes.NewReader(b), MaxInput)
+	if !isInput(b) {
+		req, err := hostapi.DecodeRequest(string(event), bytes.NewReader(b), maxInput)
 		if err == nil {
 			err = CheckRequest(req)
 		}

@@ -27,7 +27,7 @@ func TestEventIsDecodedByItsForm(t *testing.T) {
 		t.Errorf("JSON: %+v, %v", req, err)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "too long": "pbs." + strings.Repeat("x", MaxInput), "cut off": "pbs.event().job.id=1.x\n",
+		"nothing": "", "too long": "pbs." + strings.Repeat("x", maxInput), "cut off": "pbs.event().job.id=1.x\n",
 		"a size that is none": `{"job":{"id":"1.x","owner":{"user":"u"},"resource_list":{"mem":"much"}}}`,
 	} {
 		if req, err := DecodeForm(hostapi.EventEnd, strings.NewReader(text)); err == nil {

@@ -314,7 +314,7 @@ func TestMalformedInputIsRefused(t *testing.T) {
 		"a path for an id":    strings.Replace(begin, "job.id=91.pbshost", "job.id=../91", 1),
 		"an alarm of letters": strings.Replace(begin, "alarm=30", "alarm=x", 1),
 		"cut off":             begin[:len(begin)/2],
-		"too long":            begin + strings.Repeat("x", MaxInput),
+		"too long":            begin + strings.Repeat("x", maxInput),
 		"attach without pid":  strings.Replace(begin, "type=execjob_begin", "type=execjob_attach", 1),
 		"open quotes":         strings.Replace(string(in(t, "execjob_launch")), "BATCH\"\"\"\n", "BATCH\n", 1),
 	} {
