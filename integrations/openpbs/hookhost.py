@@ -84,7 +84,7 @@ class Call:
                 text = f.read().decode("utf-8", "replace")
             for line in shim_lines(text):
                 key, value = setting(line)
-                if value and key in DEFAULTS and (DEFAULTS[key] not in ("true", "false") or value in ("true", "false")) and (
+                if value and key in DEFAULTS and (DEFAULTS[key] in ("true", "false")) == (value in ("true", "false")) and (
                         key != "wait" or len(value) < 4 and value[-1:] == "s" and value[:-1].isdecimal() and int(value[:-1]) < 60):
                     self.settings[key] = value
                 else:

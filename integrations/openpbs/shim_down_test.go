@@ -312,9 +312,9 @@ func TestShimRejectsWhatTheDaemonCannotRead(t *testing.T) {
 func TestShimWrongSettings(t *testing.T) {
 	t.Parallel()
 	m := newHookMoM(t, `unconfined = "maybe"`, `unconfined = "true"`, `execjob_end = "reject"`, `wait = "soon"`,
-		`wait = "1m"`, `offline = "yes"`, "socket =", "\xff", "= 3")
+		`wait = "1m"`, `offline = "yes"`, "socket =", "socket = true", "\xff", "= 3")
 	r := m.run(withAlarm(anEvent(t, "execjob_begin"), 3))
-	if r.accepted() || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 9 {
+	if r.accepted() || strings.Count(r.said, "warning: hookhost: "+m.at("hooks/shim.CF")+": not understood: ") != 10 {
 		t.Errorf("%s%s", r.out, r.said)
 	}
 	os.Remove(m.at("hooks/shim.CF"))
