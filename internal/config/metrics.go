@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -26,25 +25,12 @@ func (m Metrics) check() error {
 	if m.Listen == "" {
 		return nil
 	}
-	err := checkAddress(m.Listen)
-	host, _, _ := net.SplitHostPort(m.Listen)
-	if err == nil && host != "" && net.ParseIP(host) == nil { // resolving a name may take long
-		err = errors.New("want IP:PORT or :PORT")
-	}
-	if err != nil {
-		return fmt.Errorf("metrics.listen = %q: %w", m.Listen, err)
-	}
-	return nil
-}
-
-// checkAddress accepts HOST:PORT; HOST may be empty.
-func checkAddress(text string) error {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return errors.New("want HOST:PORT or :PORT")
+	host, port, err := net.SplitHostPort(m.Listen)
+	if err != nil || host != "" && net.ParseIP(host) == nil { // resolving a name may take long
+		return fmt.Errorf("metrics.listen = %q: want IP:PORT or :PORT", m.Listen)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return fmt.Errorf("port %q: want 1 to 65535", port)
+		return fmt.Errorf("metrics.listen = %q: port %q: want 1 to 65535", m.Listen, port)
 	}
 	return nil
 }
