@@ -128,11 +128,7 @@ func (c *cli) openpbsInstall() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				native, err := f.Native()
-				if err != nil {
-					return err
-				}
-				install = func() error { return native.Install(program) }
+				install = func() error { return f.InstallNative(program) }
 			}
 			if err := install(); err != nil {
 				return fmt.Errorf("openpbs install: %w", err)

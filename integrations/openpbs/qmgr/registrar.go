@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Registrar registers hookhost's hook on the host of the PBS server. Its methods print each step.
@@ -19,20 +17,6 @@ type Registrar struct {
 	Out, ErrOut  io.Writer
 	// Conf returns what pbs.conf of this host says: nothing if there is none.
 	Conf func() (map[string]string, error)
-}
-
-// Native returns the place of this host's pbs_python.
-func (r *Registrar) Native() (openpbs.Native, error) {
-	dir := r.Exec
-	if dir == "" {
-		conf, err := r.Conf()
-		if err != nil {
-			return openpbs.Native{}, err
-		}
-		dir = pbs.Exec(conf)
-	}
-	place := openpbs.StandIn{Dir: filepath.Join(dir, "bin")}
-	return openpbs.Native{Place: place, Hook: r.Registration.Name, DryRun: r.DryRun, Out: r.Out}, nil
 }
 
 // Install registers the hook, changes only what differs, and waits for the nodes. Idempotent.
@@ -108,11 +92,7 @@ func (r *Registrar) installCgswap(
 // Uninstall takes away what Install has made, puts back what it changed, and waits for the nodes.
 // nativeOnly puts back pbs_python alone.
 func (r *Registrar) Uninstall(nativeOnly bool) error {
-	native, err := r.Native()
-	if err != nil {
-		return err
-	}
-	wasNative, err := native.Uninstall(nativeOnly)
+	wasNative, err := r.uninstallNative(nativeOnly)
 	if err != nil || nativeOnly {
 		return err
 	}

@@ -1,0 +1,92 @@
+package qmgr
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// place returns the place of this host's pbs_python.
+func (r *Registrar) place() (openpbs.StandIn, error) {
+	dir := r.Exec
+	if dir == "" {
+		conf, err := r.Conf()
+		if err != nil {
+			return openpbs.StandIn{}, err
+		}
+		dir = pbs.Exec(conf)
+	}
+	return openpbs.StandIn{Dir: filepath.Join(dir, "bin")}, nil
+}
+
+// InstallNative sets the stand-in, a program, in the place of pbs_python. Idempotent. It fails as
+// StandIn does, and for others than root.
+func (r *Registrar) InstallNative(program string) error {
+	s, err := r.place()
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("only root may replace pbs_python: run it as root")
+	}
+	place, err := s.Inspect(program)
+	if err != nil {
+		return fmt.Errorf("native: %w", err)
+	}
+	said := "pbs_python in %s becomes the stand-in; PBS's own is kept beside it.\n"
+	switch {
+	case place.Outdated:
+		said = "The stand-in in %s becomes the one of this hookhost.\n"
+	case place.StandIn:
+		said = "The stand-in is pbs_python in %s already.\n"
+	case place.Lost:
+		said = "PBS was upgraded: its new pbs_python in %s becomes the stand-in again.\n"
+	}
+	if !r.DryRun {
+		if err := s.Install(program, r.Registration.Name); err != nil {
+			return fmt.Errorf("native: %w", err)
+		}
+		said += "It holds from the next event on; nothing has to be restarted. " +
+			"Take it back before you upgrade or remove PBS, or install it again afterwards.\n"
+	}
+	_, err = fmt.Fprintf(r.Out, said, s.Dir)
+	return err
+}
+
+// uninstallNative puts pbs_python back if the stand-in has its place. only says that nothing else
+// is to be taken away, so that a host without either is an error. done is false if there was
+// nothing to do. Idempotent.
+func (r *Registrar) uninstallNative(only bool) (done bool, err error) {
+	s, err := r.place()
+	if err != nil {
+		return false, err
+	}
+	place, err := s.Inspect("")
+	switch {
+	case err != nil && only:
+		return false, fmt.Errorf("native: %w", err)
+	case err != nil:
+		return false, nil // the hook is what is to be taken away
+	case os.Geteuid() != 0:
+		return false, errors.New("only root may put pbs_python back: run it as root")
+	}
+	if r.DryRun {
+		if place.StandIn {
+			fmt.Fprintf(r.Out, "pbs_python in %s becomes PBS's own again.\n", s.Dir)
+		}
+		return place.StandIn, nil
+	}
+	if done, err = s.Uninstall(); err != nil {
+		return done, fmt.Errorf("native: %w", err)
+	}
+	if done {
+		fmt.Fprintf(r.Out, "pbs_python in %s is PBS's own.\n", s.Dir)
+	} else if only {
+		fmt.Fprintf(r.Out, "pbs_python in %s is PBS's own already.\n", s.Dir)
+	}
+	return done, nil
+}
