@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -32,17 +31,21 @@ func (j *Job) Processes() ([]int, error) {
 // list returns the processes in dirs and below them, in order. found reports whether any of dirs
 // exists.
 func (j *Job) list(dirs []directory) (list []int, found bool, err error) {
-	pids := map[int]bool{}
 	var errs []error
 	for _, d := range dirs {
-		err := d.walk(func(dir directory) error { return dir.members(pids) })
+		err := d.walk(func(dir directory) error {
+			pids, err := dir.pids("cgroup.procs")
+			list = append(list, pids...)
+			return err
+		})
 		if gone(err) {
 			continue
 		}
 		found = true
 		errs = append(errs, err)
 	}
-	return slices.Sorted(maps.Keys(pids)), found, errors.Join(errs...)
+	slices.Sort(list)
+	return slices.Compact(list), found, errors.Join(errs...)
 }
 
 // Populated reports whether the job has a process. A job without a cgroup has none.
@@ -93,15 +96,6 @@ func (d directory) children() ([]string, error) {
 		return nil, nil
 	}
 	return d.Dirs(".")
-}
-
-// members adds the processes of one directory to pids.
-func (d directory) members(pids map[int]bool) error {
-	list, err := d.pids("cgroup.procs")
-	for _, pid := range list {
-		pids[pid] = true
-	}
-	return err
 }
 
 // JobOf returns the job whose cgroup contains the process pid, in at least one hierarchy. ok is

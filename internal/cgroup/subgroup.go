@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -167,7 +166,7 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 // order. As in Processes, zombies are not included. For a job that has no cgroup or was not split,
 // the list is empty.
 func (j *Job) Ungrouped() ([]int, error) {
-	found := map[int]bool{}
+	var list []int
 	for _, d := range j.subgroupDirs() {
 		if d.h.v2 {
 			main, err := d.Sub(mainGroup)
@@ -176,11 +175,14 @@ func (j *Job) Ungrouped() ([]int, error) {
 			}
 			d = directory{FS: main, h: d.h}
 		}
-		if err := d.members(found); err != nil && !gone(err) {
+		pids, err := d.pids("cgroup.procs")
+		if err != nil && !gone(err) {
 			return nil, fmt.Errorf("processes of job %s: %w", j.id, err)
 		}
+		list = append(list, pids...)
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	slices.Sort(list)
+	return slices.Compact(list), nil
 }
 
 // SubgroupOf returns the name of the subgroup that contains the process pid, even if a container
