@@ -121,17 +121,16 @@ func (h *hook) kill(ctx context.Context, j *cgroup.Job) (r *hostapi.KillReport, 
 		return r, nil, nil
 	}
 	start := time.Now()
-	if r.Stragglers = len(pids); h.policy.Cgroup.KillGrace > 0 {
-		r.Signal = "SIGTERM"
-		err = h.terminate(ctx, j, time.Duration(h.policy.Cgroup.KillGrace))
+	r.Signal, r.Stragglers = "SIGKILL", len(pids)
+	if h.policy.Cgroup.KillGrace > 0 {
+		left, termErr := h.terminate(ctx, j, time.Duration(h.policy.Cgroup.KillGrace))
+		if err = errors.Join(err, termErr); !left {
+			r.Signal = "SIGTERM"
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
 	result, killErr := h.killAll(ctx, j)
-	if result.Processes > 0 {
-		r.Signal = "SIGKILL"
-	}
-	r.Stragglers = max(r.Stragglers, result.Processes)
 	r.Seconds = time.Since(start).Seconds()
 	return r, result.Notes(), errors.Join(err, killErr)
 }
@@ -157,22 +156,24 @@ func (h *hook) killAll(ctx context.Context, j *cgroup.Job) (cgroup.KillResult, e
 }
 
 // terminate sends SIGTERM and waits for the processes to exit. It waits no longer than the grace
-// period, and leaves time for kill_timeout before the alarm.
-func (h *hook) terminate(ctx context.Context, j *cgroup.Job, grace time.Duration) error {
+// period, and leaves time for kill_timeout before the alarm. left reports whether some have not
+// exited.
+func (h *hook) terminate(ctx context.Context, j *cgroup.Job, grace time.Duration) (left bool, err error) {
 	if alarm, ok := ctx.Deadline(); ok {
 		grace = min(grace, time.Until(alarm)-h.killTimeout())
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	// A stopped or frozen process handles SIGTERM only after it continues.
-	err := errors.Join(j.Hasten(), j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
+	err = errors.Join(j.Hasten(), j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
 	if thawErr := j.Thaw(ctx); !errors.Is(thawErr, cgroup.ErrUnsupported) && !errors.Is(thawErr, cgroup.ErrNotFound) {
 		err = errors.Join(err, thawErr)
 	}
-	if waitErr := j.Wait(ctx); !errors.Is(waitErr, cgroup.ErrNotEmpty) { // the grace period is over for the rest
-		err = errors.Join(err, waitErr)
+	waitErr := j.Wait(ctx)
+	if errors.Is(waitErr, cgroup.ErrNotEmpty) { // the grace period is over for the rest
+		return true, err
 	}
-	return err
+	return false, errors.Join(err, waitErr)
 }
 
 // remove kills the processes in the cgroup and then removes it. It tries both steps even if the

@@ -83,7 +83,7 @@ func (f *follower) terminate(ctx context.Context, grace time.Duration) {
 			}
 		}
 	}()
-	if err := f.h.terminate(ctx, f.j, grace); err != nil { // SIGKILL follows in any case
+	if _, err := f.h.terminate(ctx, f.j, grace); err != nil { // SIGKILL follows in any case
 		f.h.logOf(f.j.ID()).Error(err)
 	}
 }

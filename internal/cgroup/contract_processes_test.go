@@ -86,20 +86,15 @@ func testKill(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
 	p, outside := w.start(t, j.Join()), w.start(t, Join{})
-	const n = 100
-	p.fork(t, n)
-	r, err := j.Kill(soon(t))
+	p.fork(t, 100)
+	_, err := j.Kill(soon(t))
 	must.NoError(t, err)
-	t.Logf("%d processes in %v", r.Processes, r.Took)
-	if r.Processes != n+1 {
-		t.Errorf("kill found %d processes, want %d", r.Processes, n+1)
-	}
 	if pids, err := j.Processes(); err != nil || len(pids) != 0 {
 		t.Errorf("%v survived, %v", pids, err)
 	}
 	outside.burn(t, time.Millisecond)
-	if r, err := j.Kill(soon(t)); err != nil || r.Processes != 0 {
-		t.Errorf("second kill: %+v, %v", r, err)
+	if _, err := j.Kill(soon(t)); err != nil {
+		t.Errorf("second kill: %v", err)
 	}
 }
 

@@ -94,8 +94,8 @@ func testSubgroups(t *testing.T, w world) {
 	if err := j.RemoveSubgroup("rank.1"); !errors.Is(err, ErrBusy) {
 		t.Errorf("a subgroup with processes was removed, or %v", err)
 	}
-	if k, err := j.Kill(soon(t)); err != nil || k.Processes != 5 {
-		t.Errorf("kill: %+v, %v; want 5 processes", k, err)
+	if _, err := j.Kill(soon(t)); err != nil {
+		t.Errorf("kill: %v", err)
 	}
 	for _, a := range []process{p, q, r} {
 		a.gone(t)

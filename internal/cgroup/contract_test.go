@@ -246,8 +246,8 @@ func testMissing(t *testing.T, w world) {
 	wantError(t, j.Apply(Limits{}), ErrNotFound)
 	wantError(t, j.Suspend(soon(t)), ErrNotFound)
 	wantError(t, attach(j, w.start(t, Join{}).pid()), ErrNotFound)
-	if r, err := j.Kill(soon(t)); err != nil || r.Processes != 0 {
-		t.Errorf("kill: %+v, %v", r, err)
+	if _, err := j.Kill(soon(t)); err != nil {
+		t.Errorf("kill: %v", err)
 	}
 	if err := errors.Join(j.Remove(soon(t)), j.Wait(soon(t))); err != nil {
 		t.Error(err)

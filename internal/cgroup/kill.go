@@ -13,11 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// KillResult reports what Kill found and how long it took.
+// KillResult reports what Kill killed outside the job.
 type KillResult struct {
-	Processes int            // alive when Kill began
-	Took      time.Duration  // until the last one was gone
-	Tracers   []proc.Process // tracers of the job's owner that were killed too
+	Tracers []proc.Process // of the job's owner
 }
 
 // Notes returns a line about each killed tracer, for the log and the job's report.
@@ -42,24 +40,10 @@ func (r KillResult) Notes() []string {
 // Before the signal, the job gets the greatest cpu share, and its quota is lifted. Both are
 // permanent, since after SIGKILL the job only dies.
 func (j *Job) Kill(ctx context.Context) (KillResult, error) {
-	start := time.Now()
-	pids, err := j.Processes()
-	if errors.Is(err, ErrNotFound) {
-		return KillResult{}, nil
-	}
-	r := KillResult{Processes: len(pids)}
-	if err == nil {
-		var slow error
-		if len(pids) > 0 {
-			slow = j.hasten(sharesMax, unbounded)
-		}
-		if err = j.kill(ctx, &r); err != nil {
-			err = errors.Join(err, slow)
-		}
-	}
-	r.Took = time.Since(start)
-	if err != nil {
-		return r, fmt.Errorf("kill: %w", err)
+	slow := j.hasten(sharesMax, unbounded)
+	var r KillResult
+	if err := j.kill(ctx, &r); err != nil {
+		return r, fmt.Errorf("kill: %w", errors.Join(err, slow))
 	}
 	return r, nil
 }

@@ -33,15 +33,16 @@ func TestKillStuck(t *testing.T) {
 				k.Stick(pid)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
-				r, err := j.Kill(ctx)
+				start := time.Now()
+				_, err = j.Kill(ctx)
 				if !errors.Is(err, ErrNotEmpty) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got error %v", err)
 				}
 				if want := fmt.Sprintf("%d (nfs (client)) D", pid); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("error does not say %q: %v", want, err)
 				}
-				if r.Processes != 1 || r.Took < 5*time.Second {
-					t.Errorf("result is %+v", r)
+				if took := time.Since(start); took < 5*time.Second {
+					t.Errorf("it gave up after %v", took)
 				}
 				wantError(t, j.Remove(ctx), ErrBusy)
 				k.Unstick(pid)
@@ -91,9 +92,8 @@ func TestKillForks(t *testing.T) {
 			a := startActor(t, j.Join())
 			a.ask(t, "bomb")
 			must.Eventually(t, "the job to grow", func() bool { pids, _ := j.Processes(); return len(pids) > 20 })
-			r, err := j.Kill(soon(t))
+			_, err := j.Kill(soon(t))
 			must.NoError(t, err)
-			t.Logf("%d processes in %v", r.Processes, r.Took)
 			if pids, err := j.Processes(); err != nil || len(pids) != 0 {
 				t.Errorf("%v survived, %v", pids, err)
 			}
@@ -123,11 +123,11 @@ func TestKillBesideABusyJob(t *testing.T) {
 		used, err := busy.CPUTime()
 		return err == nil && used > 200*time.Millisecond
 	})
-	r, err := j.Kill(soon(t))
-	if err != nil || r.Took > limit {
-		t.Errorf("%d processes: %v, %v; want %v at most", r.Processes, r.Took, err, limit)
+	start := time.Now()
+	_, err := j.Kill(soon(t))
+	if took := time.Since(start); err != nil || took > limit {
+		t.Errorf("%v, %v; want %v at most", took, err, limit)
 	}
-	t.Logf("%d processes in %v", r.Processes, r.Took)
 	if _, err := busy.Kill(soon(t)); err != nil {
 		t.Error(err)
 	}
@@ -288,10 +288,8 @@ func TestKillFrozen(t *testing.T) {
 					must.NoError(t, d.Write(file, value))
 				}
 				start := time.Now()
-				r, err := j.Kill(soon(t))
-				if err != nil || r.Processes != 1 {
-					t.Fatalf("kill: %+v, %v", r, err)
-				}
+				_, err := j.Kill(soon(t))
+				must.NoError(t, err)
 				if took := time.Since(start); took > killRound/2 {
 					t.Errorf("it took %v", took)
 				}
