@@ -17,34 +17,6 @@ import (
 
 const mib = 1 << 20
 
-func TestRunPassesOutputAndStatusThrough(t *testing.T) {
-	n := newNode(t)
-	cmd := n.command("run", "--report=none", "--", "sh", "-c", "cat; echo to-stderr >&2; exit 7")
-	cmd.Stdin = strings.NewReader("in and out")
-	r := n.finish(cmd)
-	if r.status != 7 || r.stdout != "in and out" || r.stderr != "to-stderr\n" {
-		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
-	}
-}
-
-func TestRunExitStatusOfAShell(t *testing.T) {
-	n := newNode(t)
-	must.NoError(t, os.WriteFile(n.path("plain"), []byte("x"), 0o644))
-	for _, tt := range []struct {
-		command []string
-		want    int
-	}{
-		{[]string{"true"}, 0},
-		{[]string{"sh", "-c", "kill -TERM $$"}, 128 + 15},
-		{[]string{"no-such-program-here"}, 127},
-		{[]string{n.path("plain")}, 126},
-	} {
-		if r := n.hookhost(append([]string{"run", "--report=none", "--"}, tt.command...)...); r.status != tt.want {
-			t.Errorf("%v: status %d, want %d", tt.command, r.status, tt.want)
-		}
-	}
-}
-
 func TestRunMemoryLimit(t *testing.T) {
 	n := newNode(t)
 	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c",
@@ -207,43 +179,6 @@ func TestRunJobsShareTheNode(t *testing.T) {
 	f.Close()
 }
 
-func TestRunForwardsSignals(t *testing.T) {
-	n := newNode(t)
-	cmd := n.command("run", "--report=none", "--", "sh", "-c", "trap 'exit 9' TERM; touch "+n.path("ready")+
-		"; while :; do sleep 0.05; done")
-	must.NoError(t, cmd.Start())
-	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
-	cmd.Process.Signal(syscall.SIGTERM)
-	cmd.Wait()
-	if got := cmd.ProcessState.ExitCode(); got != 9 {
-		t.Errorf("status %d, want 9: the job's own answer to SIGTERM", got)
-	}
-}
-
-// A hangup does not end what nohup has started, nor its job. The job ignores no signal, as under
-// pbs_mom.
-func TestRunUnderNohup(t *testing.T) {
-	n := newNode(t)
-	cmd := n.command("run", "--report=none", "--", "sh", "-c", "grep SigIgn /proc/self/status >"+n.path("ignores")+
-		"; touch "+n.path("ready")+"; while ! [ -e "+n.path("go")+" ]; do sleep 0.05; done; exit 9")
-	cmd.Args = append([]string{"sh", "-c", `trap '' HUP INT; exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
-	cmd.Path = "/bin/sh"
-	must.NoError(t, cmd.Start())
-	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
-	cmd.Process.Signal(syscall.SIGHUP)
-	cmd.Process.Signal(syscall.SIGINT)
-	must.NoError(t, os.WriteFile(n.path("go"), nil, 0o600))
-	cmd.Wait()
-	if got := cmd.ProcessState.ExitCode(); got != 9 {
-		t.Errorf("status %d, want 9: the job's own", got)
-	}
-	ignores, err := os.ReadFile(n.path("ignores"))
-	must.NoError(t, err)
-	if hangupAndInterrupt := strings.TrimSpace(string(ignores)); !strings.HasSuffix(hangupAndInterrupt, "0") {
-		t.Errorf("the job has %s", hangupAndInterrupt)
-	}
-}
-
 // The first thing that the job's program sees is its own cgroup, in every hierarchy.
 func TestRunProgramStartsConfined(t *testing.T) {
 	n := newNode(t)
@@ -262,22 +197,6 @@ func TestRunProgramStartsConfined(t *testing.T) {
 	}
 }
 
-// All chunks of a job on a host are one cgroup, with the sum of their memory.
-func TestRunChunksAreOneCgroup(t *testing.T) {
-	n := newNode(t)
-	r := n.hookhost("run", "-l", "select=2:ncpus=1:mem=50mb", "--report=json", "--", "sh", "-c",
-		"cat /proc/self/cgroup; env -u OMP_NUM_THREADS nproc")
-	for _, h := range r.report(t).Hosts {
-		if h.NCPUs != 2 || h.MemLimitBytes == nil || *h.MemLimitBytes != 100*mib {
-			t.Errorf("host has ncpus=%d mem_limit_bytes=%v, want 2 and 100 MiB", h.NCPUs, h.MemLimitBytes)
-		}
-	}
-	if !strings.HasPrefix(cgroupOf(r.stdout, "memory"), "/"+n.prefix+".service/job") ||
-		!strings.HasSuffix(r.stdout, "\n2\n") {
-		t.Errorf("stdout %q", r.stdout)
-	}
-}
-
 // A job's vmem is memory plus swap together.
 func TestRunVmemLimit(t *testing.T) {
 	n := newNode(t)
@@ -293,20 +212,6 @@ func TestRunVmemLimit(t *testing.T) {
 	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb:vmem=96mb", "--report=none", "--", "sh", "-c", show)
 	if r.stdout != want {
 		t.Errorf("limits %q", r.stdout)
-	}
-}
-
-// Nothing of hookhost itself may be in the way of the job: no extra descriptors, no changed
-// directory.
-func TestRunLeavesTheProgramAlone(t *testing.T) {
-	n := newNode(t)
-	look := []string{"sh", "-c", "ls /proc/self/fd | wc -l; pwd; umask; ulimit -a"}
-	bare := exec.Command(look[0], look[1:]...)
-	cmd := n.command(append([]string{"run", "--report=none", "--"}, look...)...)
-	bare.Dir, cmd.Dir = n.dir, n.dir
-	want, got := n.finish(bare), n.finish(cmd)
-	if got.stdout != want.stdout {
-		t.Errorf("as a job:\n%s\nbare:\n%s", got.stdout, want.stdout)
 	}
 }
 
@@ -384,25 +289,6 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 		}
 	}
 	_ = n
-}
-
-// Numbers that begin anew are no licence to take another job's place, or its files.
-func TestRunAfterStateWasDeleted(t *testing.T) {
-	n := newNode(t)
-	release := n.path("release")
-	must.NoError(t, syscall.Mkfifo(release, 0o600))
-	first := n.command("run", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "touch "+n.path("ready")+
-		"; read x < "+release+`; test -d "$TMPDIR" && test -f "$PBS_NODEFILE"`)
-	must.NoError(t, first.Start())
-	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
-	must.NoError(t, os.Remove(n.path("state/job-number")))
-	if r := n.hookhost("run", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
-		t.Errorf("second job: status %d", r.status)
-	}
-	must.NoError(t, os.WriteFile(release, []byte("go\n"), 0))
-	if err := first.Wait(); err != nil {
-		t.Errorf("first job: %v", err)
-	}
 }
 
 // A caller who hangs up in the middle harms nobody but itself.

@@ -32,6 +32,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": scriptDaemon, "event": scriptEvent, "exits": scriptExits, "refused": scriptRefused,
 			"says": scriptSays, "waitfor": scriptWaitFor, "finished": scriptFinished, "cgroup": scriptCgroup,
+			"sleeper": scriptSleeper, "injob": scriptInJob, "frozen": scriptFrozen,
 			"pbsserver": scriptPBSServer, "qmgr": scriptQmgr, "registered": scriptRegistered,
 		}})
 }
@@ -74,12 +75,13 @@ func setUpNode(env *testscript.Env) error {
 
 func nodeOf(ts *testscript.TestScript) *scriptNode { return ts.Value("node").(*scriptNode) }
 
-// scriptDaemon is `daemon start|stop|kill|reload`.
+// scriptDaemon is `daemon start|stop|kill|reload`. The variable DAEMON has its pid.
 func scriptDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	n := nodeOf(ts)
 	switch strings.Join(args, " ") {
 	case "start":
 		n.daemon = n.serve()
+		ts.Setenv("DAEMON", strconv.Itoa(n.daemon.cmd.Process.Pid))
 	case "stop":
 		n.daemon.stop()
 	case "kill":
@@ -180,6 +182,32 @@ func scriptCgroup(ts *testscript.TestScript, neg bool, args []string) {
 	dirs := append(n.cgroups("/jobid/"+args[0]+"/cgroup.procs"), n.cgroups("/jobs/"+args[0]+"/cgroup.procs")...)
 	if (len(dirs) == 0) != neg {
 		ts.Fatalf("cgroups: %v", dirs)
+	}
+}
+
+// scriptSleeper is `sleeper NAME [USER]`: a process in a session of its own, root's or a user's.
+// The variable NAME has its pid.
+func scriptSleeper(ts *testscript.TestScript, neg bool, args []string) {
+	var uid uint32
+	if len(args) > 1 {
+		uid = users[args[1]]
+	}
+	ts.Setenv(args[0], strconv.Itoa(sleeper(nodeOf(ts).t, uid).Process.Pid))
+}
+
+// scriptInJob is `injob PID JOB`: the process is in the job's cgroup, by each controller.
+func scriptInJob(ts *testscript.TestScript, neg bool, args []string) {
+	pid, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if inJob(nodeOf(ts).t, pid, args[1]) == neg {
+		ts.Fatalf("process %d in job %s: %t", pid, args[1], neg)
+	}
+}
+
+// scriptFrozen is `frozen JOB`: the kernel says that the job is frozen.
+func scriptFrozen(ts *testscript.TestScript, neg bool, args []string) {
+	if nodeOf(ts).frozen(args[0]) == neg {
+		ts.Fatalf("frozen: %t", neg)
 	}
 }
 

@@ -204,24 +204,6 @@ exit 0`, n.path("daemon"), n.path("enough"), n.path("leader"))
 	}
 }
 
-// A suspended job can be ended at once: on request it takes its SIGTERM.
-func TestSuspendedJobTerminates(t *testing.T) {
-	n := newNode(t)
-	job := n.start("run", "--job", "72.x", "--report=json", "--", "sh", "-c",
-		"trap 'echo last words; exit 0' TERM; echo started; while :; do sleep 0.05; done")
-	job.suspend()
-	if !n.frozen("72.x") {
-		t.Error("the job is not frozen")
-	}
-	start := time.Now()
-	job.signal(syscall.SIGTERM)
-	job.signal(syscall.SIGCONT) // for the run itself, which stopped with the job
-	job.report(t)
-	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("it took %v", took)
-	}
-}
-
 // Events of pbs_mom do the same, and may be repeated.
 func TestSuspendByEvent(t *testing.T) {
 	n := newNode(t)
@@ -243,26 +225,6 @@ func TestSuspendByEvent(t *testing.T) {
 	}
 	job.stdin.Close()
 	job.report(t)
-}
-
-// A daemon that is killed and comes back finds a suspended job suspended.
-func TestSuspendedJobSurvivesTheDaemon(t *testing.T) {
-	n := newNode(t)
-	d := n.serve()
-	if r := n.send("execjob_begin",
-		`{"job": {"id": "74.x", "owner": {"user": "root"}, "resource_list": {"ncpus": "1"}}}`); r.status != 0 {
-		t.Fatal(r)
-	}
-	if r := n.send("execjob_postsuspend", `{"job": {"id": "74.x"}}`); r.status != 0 {
-		t.Fatal(r)
-	}
-	d.kill()
-	n.serve()
-	if !n.frozen("74.x") {
-		t.Error("the job is not frozen any more")
-	}
-	must.Eventually(t, "the new daemon ends the job",
-		func() bool { return n.send("execjob_end", `{"job": {"id": "74.x"}}`).status == 0 })
 }
 
 // A daemon that is killed over a suspension or a resumption leaves a job in one of the two states.

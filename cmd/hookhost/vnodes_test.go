@@ -108,35 +108,6 @@ func TestStartupTellsOfVnodes(t *testing.T) {
 	}
 }
 
-func TestDoctorSaysWhereTheVntypeComesFrom(t *testing.T) {
-	n := newNode(t, "[memory]\nenabled = \"vntype not in: a\"")
-	vntype := n.homeOfMoM()
-	for _, tt := range []struct {
-		file *string
-		want string
-	}{
-		{nil, "degraded vntype none: there is no " + vntype +
-			"; the configuration's conditions on vntype read __UNKNOWN__ → echo NAME >" + vntype},
-		{new(""), "degraded vntype none: " + vntype + " is empty"},
-		{new("fat\n"), "ok vntype fat, from " + vntype},
-	} {
-		if tt.file != nil {
-			must.NoError(t, os.WriteFile(vntype, []byte(*tt.file), 0o644))
-		}
-		if r := n.hookhost("doctor"); !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), tt.want) {
-			t.Errorf("doctor does not say %q: %s", tt.want, r.stdout)
-		}
-	}
-}
-
-func TestConfigCheckNamesBadConditions(t *testing.T) {
-	n := newNode(t, "[memory]\nenabled = \"vntype inn: a\"")
-	if r := n.hookhost("config", "check"); r.status != 2 ||
-		!strings.Contains(r.stderr, `line 4: memory.enabled: "vntype inn: a"`) {
-		t.Errorf("%+v", r)
-	}
-}
-
 // The configuration that PBS has sent may be the only one of a node, as after a migration.
 func TestVntypeIsKnownFromTheStartWithoutAFileOfTheNode(t *testing.T) {
 	name, err := os.Hostname()
