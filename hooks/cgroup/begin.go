@@ -46,7 +46,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	defer unlock()
 	there, err := h.survey()
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+		return nil, err
 	}
 	held, err := h.holdings(there)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -34,7 +35,7 @@ func (h *hook) survey() (there host, err error) {
 			continue
 		}
 		if err := r.offer(h, &there); err != nil {
-			return host{}, err
+			return host{}, hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
 		}
 	}
 	return there, nil

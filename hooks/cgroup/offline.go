@@ -58,13 +58,13 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) erro
 	case o == nil:
 		o = &nodestate.Offline{Since: time.Now()}
 		h.log.Error("the vnodes of this host go offline: a cgroup could not be removed")
-	case o.Told: // a job's event lists only the vnodes of that job
+	case o.Sent: // a job's event lists only the vnodes of that job
 		names = slices.DeleteFunc(names, func(name string) bool {
 			return !lostComment(req.VnodeList[name]) && (o.Vnodes == nil || slices.Contains(o.Vnodes, name))
 		})
 	}
 	if len(req.VnodeList) > 0 {
-		o.Told = true
+		o.Sent = true
 		o.Vnodes = slices.Compact(slices.Sorted(slices.Values(append(o.Vnodes, names...))))
 	}
 	setState(out, names, stateOffline)
@@ -87,7 +87,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		o.Since = now
 		return h.kept.SetOffline(o)
 	}
-	if !o.Told { // PBS was never told
+	if !o.Sent { // PBS was never told
 		return h.kept.SetOffline(nil)
 	}
 	known := slices.Collect(maps.Values(req.VnodeList))

@@ -180,18 +180,18 @@ func TestOnlineRules(t *testing.T) {
 		want  vnodes
 		kept  bool
 	}{
-		{name: "time over", note: &nodestate.Offline{Since: ago(time.Minute), Told: true}, known: offline,
+		{name: "time over", note: &nodestate.Offline{Since: ago(time.Minute), Sent: true}, known: offline,
 			want: comesBack},
-		{name: "too early", note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, kept: true},
+		{name: "too early", note: &nodestate.Offline{Since: ago(time.Second), Sent: true}, known: offline, kept: true},
 		{name: "no delay", edit: func(f *config.File) { f.Vnodes.OnlineMinDelay = 0 },
-			note: &nodestate.Offline{Since: ago(time.Second), Told: true}, known: offline, want: comesBack},
+			note: &nodestate.Offline{Since: ago(time.Second), Sent: true}, known: offline, want: comesBack},
 		{name: "not to come back", edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
-			note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: offline, kept: true},
+			note: &nodestate.Offline{Since: ago(time.Hour), Sent: true}, known: offline, kept: true},
 		{name: "not to come back, and brought back",
 			edit: func(f *config.File) { f.Vnodes.OnlineOfflinedNodes = false },
-			note: &nodestate.Offline{Since: ago(time.Hour), Told: true}, known: vnodes{testNode: vnode("free", "-")}},
+			note: &nodestate.Offline{Since: ago(time.Hour), Sent: true}, known: vnodes{testNode: vnode("free", "-")}},
 		{name: "never told", note: &nodestate.Offline{Since: ago(time.Hour)}, known: offline},
-		{name: "a clock set back", note: &nodestate.Offline{Since: ago(-time.Hour), Told: true}, known: offline,
+		{name: "a clock set back", note: &nodestate.Offline{Since: ago(-time.Hour), Sent: true}, known: offline,
 			kept: true},
 		{name: "no note: not ours, whatever the text", known: offline},
 	} {

@@ -62,7 +62,7 @@ func (h *hook) settleParent(ctx context.Context) error {
 	defer unlock()
 	there, err := h.survey()
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "survey cgroups: %w", err)
+		return err
 	}
 	held, err := h.holdings(there)
 	if err != nil {

@@ -59,8 +59,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 }
 
 // resized returns the mark of a job with its new size.
-func resized(old cgroup.JobMark, told *hostapi.Job, z newShare) cgroup.JobMark {
-	begin, job := *old.Begin, *told
+func resized(old cgroup.JobMark, asked *hostapi.Job, z newShare) cgroup.JobMark {
+	begin, job := *old.Begin, *asked
 	job.State, job.Phase, job.Elapsed = nil, "", 0
 	if job.KillDelay == nil {
 		job.KillDelay = begin.Job.KillDelay

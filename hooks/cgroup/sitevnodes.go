@@ -20,16 +20,16 @@ import (
 // has different figures now, the site has defined it.
 func (p *policy) othersVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) (stale map[string]*hostapi.Vnode, site []*hostapi.Vnode) {
-	told := map[string]bool{name: true}
+	reported := map[string]bool{name: true}
 	if p.Vnodes.PerNUMANode {
 		for _, n := range node.NUMA {
-			told[vnodeName(name, n.ID)] = true
+			reported[vnodeName(name, n.ID)] = true
 		}
 	}
 	for vnode, v := range known {
 		before, isNoted := noted[vnode]
 		switch {
-		case v == nil || told[vnode]:
+		case v == nil || reported[vnode]:
 		case isNoted && v.ResourcesAvailable["ncpus"] == before["ncpus"] &&
 			v.ResourcesAvailable["mem"] == before["mem"]:
 			if stale == nil {
@@ -45,10 +45,10 @@ func (p *policy) othersVnodes(node *topology.Node, name string, known map[string
 
 // toNote returns what the next startup needs to know. That is the vnodes reported now, and the
 // stale ones until MoM lists them as having nothing.
-func toNote(told map[string]*hostapi.Vnode, natural string, stale map[string]*hostapi.Vnode,
+func toNote(reported map[string]*hostapi.Vnode, natural string, stale map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) map[string]map[string]string {
 	note := map[string]map[string]string{}
-	for name, v := range told {
+	for name, v := range reported {
 		switch {
 		case stale[name] != nil:
 			note[name] = noted[name]

@@ -191,14 +191,19 @@ func (p *policy) vnodesOfHost(node *topology.Node, name string, known map[string
 }
 
 // publish adds this host's vnodes to an outcome.
-func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
+func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) (err error) {
+	defer func() {
+		if err != nil {
+			err = hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+		}
+	}()
 	there, err := h.survey()
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+		return err
 	}
 	huge, err := hugeByNUMA(h.roots.Sys, h.node(), there.hugePages)
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+		return err
 	}
 	vntype := ""
 	if natural := req.VnodeList[req.Node]; natural != nil {
@@ -206,7 +211,7 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	}
 	noted, err := h.kept.Vnodes()
 	if err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
+		return err
 	}
 	stale, site := h.policy.othersVnodes(h.node(), req.Node, req.VnodeList, noted)
 	out.Vnodes = h.policy.vnodes(there, huge, req.Node, vntype, req.VnodeList, site)
@@ -214,8 +219,5 @@ func (h *hook) publish(req *hostapi.Request, out *hostapi.Outcome) error {
 	if len(req.VnodeList) == 0 { // the event is not from PBS
 		return nil
 	}
-	if err := h.kept.SetVnodes(toNote(out.Vnodes, req.Node, stale, noted)); err != nil {
-		return hostapi.Errorf(hostapi.KindNode, "publish vnodes: %w", err)
-	}
-	return nil
+	return h.kept.SetVnodes(toNote(out.Vnodes, req.Node, stale, noted))
 }

@@ -33,8 +33,8 @@ const (
 // Offline says that the hook cgroup has put the node's vnodes offline.
 type Offline struct {
 	Since time.Time `json:"since"`
-	// Told: the answer to an event of PBS has said so. Until then only this file does.
-	Told bool `json:"told"`
+	// Sent: the answer to an event of PBS has said so. Until then only this file does.
+	Sent bool `json:"told"`
 	// Vnodes names those that PBS was asked to put offline.
 	Vnodes []string `json:"vnodes,omitempty"`
 }
@@ -55,7 +55,7 @@ func (d Dir) Offline() (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Offline{Since: info.ModTime(), Told: true}, nil
+	return &Offline{Since: info.ModTime(), Sent: true}, nil
 }
 
 // IsOffline reports whether there is a note, whatever it says.

@@ -13,7 +13,7 @@ import (
 
 func TestOfflineSurvives(t *testing.T) {
 	d := Dir(t.TempDir())
-	want := &Offline{Since: time.Unix(1000, 0).UTC(), Told: true}
+	want := &Offline{Since: time.Unix(1000, 0).UTC(), Sent: true}
 	for range 2 {
 		must.NoError(t, d.SetOffline(want))
 	}
@@ -45,7 +45,7 @@ func TestDamagedNoteIsOneThatPBSWasToldOf(t *testing.T) {
 	for _, text := range []string{"", "{", "\x00", `{"since":7}`} {
 		must.NoError(t, os.WriteFile(d.path(offlineFile), []byte(text), 0o600))
 		got, err := d.Offline()
-		if err != nil || got == nil || !got.Told || time.Since(got.Since) > time.Hour {
+		if err != nil || got == nil || !got.Sent || time.Since(got.Since) > time.Hour {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 		must.NoError(t, d.SetOffline(nil))
