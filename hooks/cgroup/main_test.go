@@ -94,17 +94,6 @@ func act(what string, args []string) error {
 			return err
 		}
 		time.Sleep(time.Hour)
-	case "leak": // BYTES, every tenth of a second
-		fmt.Println("ready")
-		for range time.Tick(100 * time.Millisecond) {
-			if err := hold(args[0]); err != nil {
-				return err
-			}
-		}
-	case "eat": // the same, then end
-		fmt.Println("ready")
-		io.Copy(io.Discard, os.Stdin)
-		return hold(args[0])
 	}
 	fmt.Println("ready")
 	time.Sleep(time.Hour)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -345,71 +343,6 @@ func TestRanksOOM(t *testing.T) {
 			t.Errorf("epilogue: %q, want %q", out.JobStderr, want)
 		}
 	})
-}
-
-func TestRanksOnKernel(t *testing.T)   { testRanksOnKernel(t, 0) }
-func TestRanksOnKernelV2(t *testing.T) { testRanksOnKernel(t, cgroup.ModeV2) }
-
-// testRanksOnKernel: of two ranks one uses cpu time, and both remain in the job to the end.
-func testRanksOnKernel(t *testing.T, mode cgroup.Mode) {
-	if mode == cgroup.ModeV2 {
-		kernfstest.NeedV2(t)
-	}
-	n := realNodeOf(t, mode, func(c *config.File) {
-		perTask(c)
-		if mode == cgroup.ModeV2 { // on a hybrid machine the v2 tree has none
-			c.Memory.Enabled, c.Memsw.Enabled, c.Cpuset.Enabled, c.CPU.Enabled, c.Pids.Enabled = false, false, false,
-				false, false
-		}
-	})
-	const id = "1.srv"
-	n.do(hostapi.EventBegin, id)
-	enter := n.launches(id)
-	daemon := startActor(t, enter, "sleep")
-	var ranks []actor
-	for rank, what := range []string{"sleep", "burn"} {
-		ranks = append(ranks, startLabelled(t, ompi("w", rank).Environ, enter, what))
-	}
-	// a busy machine may not read an environment in time
-	for end := time.Now().Add(time.Minute); len(n.report(id).Usage.Ranks) < 2 && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
-	}
-	n.wantSubgroups(id, map[int]string{daemon.child.PID: "", ranks[0].child.PID: "rank.0",
-		ranks[1].child.PID: "rank.1"})
-	if got := n.inside(id); len(got) != 3 {
-		t.Errorf("processes %v, want 3", got)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		u := n.report(id).Usage
-		if len(u.Ranks) != 2 {
-			t.Fatalf("ranks %v", ranksOf(u))
-		}
-		if idle, busy := *u.Ranks[0].CPUTSeconds, *u.Ranks[1].CPUTSeconds; busy > 0.3 {
-			if idle > busy/2 || *u.CPUTSeconds < busy {
-				t.Errorf("cput %v and %v of %v", idle, busy, *u.CPUTSeconds)
-			}
-			break
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("rank 1 uses no cpu time")
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	n.restart()
-	out := n.do(hostapi.EventEpilogue, id)
-	if len(out.Usage.Ranks) != 2 || out.Usage.Kill.Stragglers != 3 {
-		t.Errorf("epilogue: ranks %v, kill %+v", ranksOf(out.Usage), out.Usage.Kill)
-	}
-	n.do(hostapi.EventEnd, id)
-	n.want()
-	for _, root := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		if dirs, _ := filepath.Glob(root + testPrefix() + "*/*/" + id); len(dirs) > 0 {
-			t.Errorf("left: %v", dirs)
-		}
-	}
 }
 
 // hangs is a /proc in which the environment of one process cannot be read until the test allows it.

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -132,22 +129,6 @@ func TestSeriesOfABurstyJobHasItsPeaks(t *testing.T) {
 	}
 }
 
-func TestSeriesOfALeakingJobRises(t *testing.T) {
-	must.BesideOthers(t)
-	n := newDrawn(t)
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=500mb"))
-	enter := n.launches("1.srv")
-	startActor(t, enter, "leak", fmt.Sprint(2*mib))
-	n.points(6)
-	rss := n.series.Columns[hostapi.ColumnRSSBytes]
-	for i := 2; i < len(rss); i++ {
-		if rss[i] <= rss[i-1] {
-			t.Errorf("point %d: %v is not more than %v", i, rss[i], rss[i-1])
-		}
-	}
-	n.end()
-}
-
 func TestShortJobHasItsFirstAndLastPoint(t *testing.T) {
 	for _, interval := range []time.Duration{30 * time.Second, time.Hour} {
 		n := &drawn{node: realNode(t, func(f *config.File) { f.Series.Interval = config.Duration(interval) })}
@@ -206,33 +187,6 @@ func TestSeriesOfASuspendedJobGoesOn(t *testing.T) {
 		}
 	}
 	n.end()
-}
-
-func TestSeriesGoesOnWithTheNextHook(t *testing.T) {
-	must.BesideOthers(t)
-	n := newDrawn(t)
-	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=200mb"))
-	enter := n.launches("1.srv")
-	startActor(t, enter, "burn")
-	n.points(3)
-	before := n.series
-	n.restart()
-	n.points(len(before.Times) + 2)
-	n.end()
-	had := len(before.Times)
-	kept := &hostapi.Series{Times: n.series.Times[:had], Columns: map[string]hostapi.Column{}}
-	for name := range before.Columns {
-		kept.Columns[name] = n.series.Columns[name][:had]
-	}
-	if diff := cmp.Diff(before, kept, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("the points from before (-before +after):\n%s", diff)
-	}
-	// The first point of the restarted hook has no earlier value to compare with.
-	for i, cpu := range n.series.Columns[hostapi.ColumnCPU][had:] {
-		if cpu > 2 {
-			t.Errorf("point %d after: %v cpus of one process", i, cpu)
-		}
-	}
 }
 
 func TestSeriesHasNoColumnThatTheKernelDoesNotTell(t *testing.T) {

@@ -255,7 +255,6 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			edit := func(c *config.File) { c.Memory.Enforce = how }
 			onFakes(t, edit, func(t *testing.T, n *node, _ *kernfstest.Kernel) { test(t, n) })
-			t.Run("kernel", func(t *testing.T) { test(t, realNode(t, edit)) })
 		})
 	}
 }
