@@ -82,7 +82,7 @@ func ended(j *cgroup.Job, err error) error {
 // measured.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
 	if now, err := j.Present(); err == nil && now.Mem != nil { // it is released together with the processes
-		h.sawMem(j.ID(), *now.Mem)
+		h.recordMem(j.ID(), *now.Mem)
 	}
 	report, notes, killErr := h.kill(ctx, j)
 	h.chartOf(j).end()

@@ -23,8 +23,8 @@ func (h *hook) follower(j *cgroup.Job, c *chart) *follower {
 // memory handles a sample of anonymous and shared memory, and returns the longest pause until the
 // next one.
 func (f *follower) memory(used int64) time.Duration {
-	f.h.sawMem(f.j.ID(), used)
-	f.chart.see(used)
+	f.h.recordMem(f.j.ID(), used)
+	f.chart.record(used)
 	return f.compare("mem", used, f.h.boundsNow(f.j).mem)
 }
 

@@ -89,8 +89,8 @@ func (h *hook) setPhase(id string, phase hostapi.Phase) {
 	h.with(id, func(e *job) { e.known, e.phase = true, phase })
 }
 
-// sawMem records a sample of the job's memory.
-func (h *hook) sawMem(id string, used int64) {
+// recordMem records a sample of the job's memory.
+func (h *hook) recordMem(id string, used int64) {
 	h.with(id, func(e *job) { e.mem = max(e.mem, used) })
 }
 

@@ -75,8 +75,8 @@ func (c *chart) Sample() sample.Next {
 	return sample.Next{After: pause, Slack: slack}
 }
 
-// see records memory that the watch saw. Each point has the greatest value since the previous one.
-func (c *chart) see(bytes int64) {
+// record notes memory that the watch saw. Each point has the greatest value since the previous one.
+func (c *chart) record(bytes int64) {
 	if c == nil {
 		return
 	}
