@@ -183,7 +183,7 @@ func (d *daemon) isLive(name string) (live, dying bool) {
 	if rec == nil {
 		return job.Exists(), false
 	}
-	return true, rec.MoM != nil && !d.processes.Alive(*rec.MoM)
+	return true, rec.Runner != nil && !d.processes.Alive(*rec.Runner)
 }
 
 // reconcile ends the jobs whose MoM or host has died and removes files that their MoM left. Errors

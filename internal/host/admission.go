@@ -64,7 +64,7 @@ func (h *Host) rules(s hostapi.Stage) []rule {
 	case hostapi.StageEpilogue, hostapi.StageEnd:
 		return []rule{
 			h.isOfThisRun, // may accept it without a hook
-			h.leave,       // the record enters its last phase
+			h.startExit,   // the record enters its last phase
 		}
 	}
 	return []rule{
@@ -91,8 +91,8 @@ func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
 	if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
-	if h.momGone(e.req.MoM) {
-		return nil, hostapi.Errorf(hostapi.KindBusy, momDied)
+	if h.runnerGone(e.req.MoM) {
+		return nil, hostapi.Errorf(hostapi.KindBusy, runnerDied)
 	}
 	return nil, nil
 }
@@ -102,15 +102,15 @@ func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
 func (h *Host) findRecord(ctx context.Context, e *event) (*Verdict, error) {
 	e.rec = h.opt.Store.Get(e.req.Job.ID)
 	if e.rec == nil {
-		e.unsure = h.findJobs(ctx)
+		e.unsure = h.startFinders(ctx)
 		e.rec = h.opt.Store.Get(e.req.Job.ID)
 	}
 	return nil, nil
 }
 
-// findJobs returns once all hooks run that find jobs at their startup. By then, all jobs that had
-// no record have one. On an error, a hook does not run, and there may be more jobs.
-func (h *Host) findJobs(ctx context.Context) error {
+// startFinders returns once all hooks run that find jobs at their startup. By then, all jobs that
+// had no record have one. On an error, a hook does not run, and there may be more jobs.
+func (h *Host) startFinders(ctx context.Context) error {
 	var errs []error
 	for _, p := range h.plugins.List() {
 		if p.Gets(hostapi.EventStartup) {
@@ -131,7 +131,7 @@ func (h *Host) findJobs(ctx context.Context) error {
 //     hook could not report its jobs: the job may be frozen, and nobody would thaw it.
 //
 // Epilogue, end and abort are also accepted, and hooks are called: tear-down is idempotent, and
-// must remove whatever the hooks find (leave).
+// must remove whatever the hooks find (startExit).
 func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 	req := e.req
 	if e.rec != nil {
@@ -186,12 +186,12 @@ func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
 	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 }
 
-// leave moves the job's record to its last phase. pbs_mom sends end only once and does not wait for
-// the answer (openpbs src/resmom/mom_hook_func.c, run_hook). If the host dies during end, the next
-// one must notice. So the phase is stored before hooks are called. It is stored at epilogue, too: a
-// periodic that is answered meanwhile must not report older usage (reported). `hookhost run` sends
-// end again. Everything else is stored with the hooks' answers.
-func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
+// startExit moves the job's record to its last phase. pbs_mom sends end only once and does not wait
+// for the answer (openpbs src/resmom/mom_hook_func.c, run_hook). If the host dies during end, the
+// next one must notice. So the phase is stored before hooks are called. It is stored at epilogue,
+// too: a periodic that is answered meanwhile must not report older usage (reported). `hookhost run`
+// sends end again. Everything else is stored with the hooks' answers.
+func (h *Host) startExit(_ context.Context, e *event) (*Verdict, error) {
 	id := e.req.Job.ID
 	h.timers.drop(id)
 	if e.rec == nil {
@@ -200,10 +200,10 @@ func (h *Host) leave(_ context.Context, e *event) (*Verdict, error) {
 		}
 		return nil, nil
 	}
-	e.leave(e.rec)
-	if e.rec.MoM == nil {
+	e.markExiting(e.rec)
+	if e.rec.Runner == nil {
 		h.change(func(rec *jobstate.Record) {
-			e.leave(rec)
+			e.markExiting(rec)
 			e.rec = rec // includes updates since it was read
 		}, id)
 	}

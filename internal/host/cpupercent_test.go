@@ -56,7 +56,7 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 	}
 	// A MoM of ours gets the share of the whole run.
 	rec = &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning, Launched: start,
-		MoM: &hostapi.ProcessID{PID: 7}}
+		Runner: &hostapi.ProcessID{PID: 7}}
 	recordUpdates(rec, "n1", found(30), start.Add(time.Minute))
 	if got := rec.ResourcesUsed["cpupercent"]; got != "77" {
 		t.Errorf("%+v: %s", rec, got)

@@ -46,7 +46,7 @@ type Host struct {
 	attaches  *attachLog
 	adopting  busy[string] // jobs: see adopt
 	unstarted *timers      // of jobs that have begun and not started
-	moms      momWatch
+	runners   runnerWatch
 	started   startedMoMs
 	counters  counters
 	awaited   busy[[2]string] // purpose and job, see inTurn

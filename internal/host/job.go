@@ -63,7 +63,7 @@ func alters(e hostapi.Event) bool { return e != hostapi.EventAttach && e != host
 // alter records the time limits in an event of pbs_mom; it returns false if nothing is new. The map
 // is replaced, not changed, because requests under way share it.
 func alter(rec *jobstate.Record, told *hostapi.Job) bool {
-	if rec.MoM != nil || told == nil || len(told.ResourceList) == 0 || !rec.Job.MotherSuperior {
+	if rec.Runner != nil || told == nil || len(told.ResourceList) == 0 || !rec.Job.MotherSuperior {
 		return false
 	}
 	list := maps.Clone(rec.Job.ResourceList)

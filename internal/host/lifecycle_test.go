@@ -196,10 +196,10 @@ func TestBeginAgain(t *testing.T) {
 		{name: "runs, but PBS has counted on", record: jobstate.Record{Phase: hostapi.PhaseRunning}, run: 1,
 			reports: 1},
 		{name: "was never ended", record: jobstate.Record{Phase: hostapi.PhaseExiting}, reports: 1},
-		{name: "another living MoM's", record: jobstate.Record{Phase: hostapi.PhaseRunning, MoM: &mom},
+		{name: "another living MoM's", record: jobstate.Record{Phase: hostapi.PhaseRunning, Runner: &mom},
 			busy: "runs here already"},
-		{name: "a dead MoM's", record: jobstate.Record{Phase: hostapi.PhaseRunning, MoM: &other}, reports: 1},
-		{name: "the same MoM's replay", record: jobstate.Record{Phase: hostapi.PhasePrerun, MoM: &mom}, mom: &mom},
+		{name: "a dead MoM's", record: jobstate.Record{Phase: hostapi.PhaseRunning, Runner: &other}, reports: 1},
+		{name: "the same MoM's replay", record: jobstate.Record{Phase: hostapi.PhasePrerun, Runner: &mom}, mom: &mom},
 		{name: "pbs_mom's, the daemon died, runs", record: jobstate.Record{Phase: hostapi.PhaseRunning, Host: other},
 			busy: "runs here already"},
 		{name: "pbs_mom's, never launched, PBS has counted on",
@@ -207,7 +207,7 @@ func TestBeginAgain(t *testing.T) {
 		{name: "pbs_mom's, the daemon died, PBS has counted on",
 			record: jobstate.Record{Phase: hostapi.PhaseRunning, Host: other}, run: 1, reports: 1},
 		{name: "a dead MoM's and a dead host's",
-			record: jobstate.Record{Phase: hostapi.PhaseRunning, MoM: &other, Host: other}, reports: 1},
+			record: jobstate.Record{Phase: hostapi.PhaseRunning, Runner: &other, Host: other}, reports: 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

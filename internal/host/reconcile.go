@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	momDied  = "the process that ran this job died"
-	hostDied = "hookhost died while it set up this job"
-	endAgain = "the end of this job was finished after hookhost had died over it"
-	endOnce  = "the end of this job had to be carried out once more"
+	runnerDied = "the process that ran this job died"
+	hostDied   = "hookhost died while it set up this job"
+	endAgain   = "the end of this job was finished after hookhost had died over it"
+	endOnce    = "the end of this job had to be carried out once more"
 )
 
 // over reports whether the record's job must be ended. why becomes a note in its report.
@@ -27,17 +27,17 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 		return true, endAgain
 	case ending:
 		return true, endOnce
-	case h.momGone(rec.MoM):
-		return true, momDied
+	case h.runnerGone(rec.Runner):
+		return true, runnerDied
 	case earlier && rec.Begun.IsZero(): // MoM got no answer to its begin, and so has rejected the job
 		return true, hostDied
 	}
 	return false, ""
 }
 
-// momGone reports whether the process that owns a job on this host has died.
-func (h *Host) momGone(mom *hostapi.ProcessID) bool {
-	return mom != nil && !h.opt.Processes.Alive(*mom)
+// runnerGone reports whether the process whose death ends a job has died.
+func (h *Host) runnerGone(runner *hostapi.ProcessID) bool {
+	return runner != nil && !h.opt.Processes.Alive(*runner)
 }
 
 // adoptRecords makes this host the owner of all live jobs. Open calls it before the first event. A
@@ -51,14 +51,14 @@ func (h *Host) adoptRecords() {
 	}
 	h.change(func(rec *jobstate.Record) {
 		rec.Host = h.opt.Self
-		h.watchMoM(rec.Job.ID, rec.MoM)
+		h.watchRunner(rec.Job.ID, rec.Runner)
 	}, ids...)
 	if len(ids) > 0 {
 		h.log.Infof("%d jobs taken over", len(ids))
 	}
 }
 
-// Reconcile checks the records of all jobs on this machine. It ends jobs whose MoM has died, and
+// Reconcile checks the records of all jobs on this machine. It ends jobs whose runner has died, and
 // jobs during whose begin or end a daemon died. It ends jobs again whose end has failed here. It
 // writes waiting reports if there is room. It runs when a host starts and at each periodic. Errors
 // of single jobs are joined.
@@ -140,13 +140,13 @@ func (h *Host) finishRun(ctx context.Context, rec *jobstate.Record, why string, 
 	return errors.Join(errs...)
 }
 
-// watchMoM ends the job when the process that owns it dies.
-func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
-	if mom == nil {
+// watchRunner ends the job when its runner dies.
+func (h *Host) watchRunner(id string, runner *hostapi.ProcessID) {
+	if runner == nil {
 		return
 	}
-	ctx := h.moms.watch(h.ctx, id)
-	who := *mom
+	ctx := h.runners.watch(h.ctx, id)
+	who := *runner
 	h.goBackground(func() {
 		if err := h.opt.Processes.Wait(ctx, who); err != nil {
 			if ctx.Err() == nil {
@@ -161,14 +161,14 @@ func (h *Host) watchMoM(id string, mom *hostapi.ProcessID) {
 	})
 }
 
-// momWatch holds the functions that stop watching the owners of jobs. The zero value has none.
-type momWatch struct {
+// runnerWatch holds the functions that stop watching the runners of jobs. The zero value has none.
+type runnerWatch struct {
 	mu    sync.Mutex
 	byJob map[string]context.CancelFunc
 }
 
 // watch returns the context of the job's watch and replaces an earlier one.
-func (w *momWatch) watch(parent context.Context, job string) context.Context {
+func (w *runnerWatch) watch(parent context.Context, job string) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	w.cancel(job)
 	w.mu.Lock()
@@ -177,7 +177,7 @@ func (w *momWatch) watch(parent context.Context, job string) context.Context {
 	return ctx
 }
 
-func (w *momWatch) cancel(job string) {
+func (w *runnerWatch) cancel(job string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if cancel := w.byJob[job]; cancel != nil {

@@ -29,12 +29,13 @@ func TestReconcileEndsJobsWithoutAMoM(t *testing.T) {
 	}{
 		{name: "pbs_mom's, daemon died", record: rec{Host: dead, Begun: begun, Phase: hostapi.PhaseRunning},
 			host: self.PID},
-		{name: "host and MoM died", record: rec{Host: dead, MoM: &dead, Begun: begun, Phase: hostapi.PhaseRunning},
-			note: momDied, events: "epilogue end"},
-		{name: "MoM lives, host died", record: rec{Host: dead, MoM: &alive, Begun: begun, Phase: hostapi.PhaseRunning},
-			host: self.PID},
+		{name: "host and runner died",
+			record: rec{Host: dead, Runner: &dead, Begun: begun, Phase: hostapi.PhaseRunning},
+			note:   runnerDied, events: "epilogue end"},
+		{name: "runner lives, host died",
+			record: rec{Host: dead, Runner: &alive, Begun: begun, Phase: hostapi.PhaseRunning}, host: self.PID},
 		{name: "ours", record: rec{Host: self, Begun: begun}, host: self.PID},
-		{name: "ours, MoM died", record: rec{Host: self, MoM: &dead, Begun: begun}, note: momDied,
+		{name: "ours, runner died", record: rec{Host: self, Runner: &dead, Begun: begun}, note: runnerDied,
 			events: "epilogue end"},
 		{name: "died over begin", record: rec{Host: dead, Phase: hostapi.PhasePrerun}, events: "abort"},
 		{name: "died over end", record: rec{Host: dead, Begun: begun, Phase: hostapi.PhaseExiting,
@@ -97,7 +98,7 @@ func TestMoMDies(t *testing.T) {
 	}
 	n.procs.kill(mom)
 	plugintest.Eventually(t, "the job has ended", func() bool { return n.record("1.srv") == nil })
-	if text := n.reportOf("1.srv"); !strings.Contains(text, momDied) {
+	if text := n.reportOf("1.srv"); !strings.Contains(text, runnerDied) {
 		t.Errorf("report %s", text)
 	}
 	// A job that ended before its MoM is watched no longer.
@@ -108,9 +109,9 @@ func TestMoMDies(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	must(t, h, hostapi.EventEnd, "2.srv")
-	h.moms.mu.Lock()
-	watched := len(h.moms.byJob)
-	h.moms.mu.Unlock()
+	h.runners.mu.Lock()
+	watched := len(h.runners.byJob)
+	h.runners.mu.Unlock()
 	if watched != 0 {
 		t.Errorf("%d MoMs watched", watched)
 	}

@@ -38,7 +38,7 @@ func (h *Host) recordBegin(ctx context.Context, e *event, v *Verdict) {
 		noteSisters(e.rec, h.opt.Node, nil)
 		err := h.replace(e.rec)
 		if err == nil && !e.from.missed(e.req.Event, v) {
-			h.watchMoM(e.req.Job.ID, e.req.MoM)
+			h.watchRunner(e.req.Job.ID, e.req.MoM)
 			return
 		}
 		if err != nil {
@@ -98,7 +98,7 @@ func (h *Host) recordEpilogue(e *event, v *Verdict) {
 	}
 	used := h.sisterUsage(e.rec)
 	h.change(func(rec *jobstate.Record) {
-		e.leave(rec)
+		e.markExiting(rec)
 		recordAnswers(rec, h.opt.Node, e.chain, h.clock.Now())
 		noteSisters(rec, h.opt.Node, used)
 		e.rec = rec // includes updates since it was read
@@ -106,9 +106,10 @@ func (h *Host) recordEpilogue(e *event, v *Verdict) {
 	addTold(v.Outcome, e.rec, h.opt.Node)
 }
 
-// recordEnd settles the job after its last event, unless both its hooks and the host's own removal
-// failed. Then the record stays, as that of an ending job. Reconcile ends it again, at each
-// periodic and when a host starts. The tear-down continues after failures and joins the errors.
+// recordEnd archives the job after its last event, unless both its hooks and the host's own removal
+// failed. Then the record stays, as that of an ending job, with everything known so far. It also
+// stays if the report cannot be written. Reconcile ends the job again, at each periodic and when a
+// host starts. The tear-down continues after failures and joins the errors.
 func (h *Host) recordEnd(ctx context.Context, e *event) error {
 	var left error
 	if e.chain.failures() != nil {
@@ -121,10 +122,15 @@ func (h *Host) recordEnd(ctx context.Context, e *event) error {
 		return left
 	}
 	h.countingKills(e.rec, func(rec *jobstate.Record) {
-		e.leave(rec)
+		e.markExiting(rec)
 		recordAnswers(rec, h.opt.Node, e.chain, h.clock.Now())
 	})
-	return errors.Join(left, h.conclude(e.rec, e.req.Event, left == nil))
+	if left == nil {
+		if left = h.archive(e.rec, e.req.Event); left == nil {
+			return nil
+		}
+	}
+	return errors.Join(left, h.replace(e.rec))
 }
 
 // request returns the job with its current request, nil if the event does not carry that.
@@ -138,8 +144,8 @@ func (e *event) request() *hostapi.Job {
 // isLast reports whether no event of the job follows.
 func (e *event) isLast() bool { return e.req.Event.Stage() == hostapi.StageEnd }
 
-// leave moves the record to its last phase.
-func (e *event) leave(rec *jobstate.Record) { enterExiting(rec, &e.told, e.isLast(), e.began) }
+// markExiting moves the record to its last phase.
+func (e *event) markExiting(rec *jobstate.Record) { enterExiting(rec, &e.told, e.isLast(), e.began) }
 
 // The functions below decide how an event changes a job's record. They have no other effect.
 

@@ -27,7 +27,7 @@ func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 	now := h.clock.Now()
 	made := &jobstate.Record{
 		Job: begin.Job, Phase: hostapi.PhaseRunning, Kept: true,
-		MoM: begin.MoM, PBS: begin.PBS, MoMHome: begin.MoMHome,
+		Runner: begin.MoM, PBS: begin.PBS, MoMHome: begin.MoMHome,
 		Host: h.opt.Self, Begun: now.Wall, Launched: now, Notes: []string{lostRecord},
 	}
 	noteSisters(made, h.opt.Node, nil)
@@ -51,7 +51,7 @@ func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 		return
 	}
 	entry.Warn("the job's record was lost and is made anew from the job's cgroup")
-	h.watchMoM(id, made.MoM)
+	h.watchRunner(id, made.Runner)
 	h.goBackground(func() { // hooks set its timers
 		if err := h.Refresh(h.ctx, id); err != nil && h.ctx.Err() == nil {
 			entry.Errorf("ask hooks about a record made anew: %v", err)

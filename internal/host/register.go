@@ -22,7 +22,7 @@ func (h *Host) register(ctx context.Context, e *event) (*Verdict, error) {
 	req.PBS, req.MoMHome = from.pbs, from.home
 	e.rec = &jobstate.Record{
 		Job: req.Job, Phase: hostapi.PhasePrerun, Host: h.opt.Self,
-		MoM: req.MoM, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
+		Runner: req.MoM, PBS: from.pbs, MoMHome: from.home, BegunBy: from.mom,
 	}
 	return nil, h.store(ctx, req, e.rec)
 }
@@ -73,19 +73,19 @@ var errStays = errors.New("its record is still there")
 //
 //	Reconcile would end it                     over
 //	exiting                                    over
-//	another MoM's                              busy
+//	another runner's                           busy
 //	another run_version                        over: PBS no longer knows that run
 //	same run, prerun                           begin again; hooks are idempotent
 //	same run, running or suspended             busy
 func (h *Host) standing(rec *jobstate.Record, req *hostapi.Request) (over bool, err error) {
 	left, _ := h.over(rec)
-	sameMoM := (rec.MoM == nil) == (req.MoM == nil) && (rec.MoM == nil || *rec.MoM == *req.MoM)
+	sameRunner := (rec.Runner == nil) == (req.MoM == nil) && (rec.Runner == nil || *rec.Runner == *req.MoM)
 	switch {
 	case left:
 		return true, nil
 	case rec.Phase == hostapi.PhaseExiting:
 		return true, nil
-	case !sameMoM:
+	case !sameRunner:
 		return false, hostapi.Errorf(hostapi.KindBusy, "the job runs here already")
 	case compareRuns(rec.Job, req.Job) != 0:
 		return true, nil

@@ -53,27 +53,14 @@ func (h *Host) replace(rec *jobstate.Record) error {
 func (h *Host) forget(id string) error {
 	h.timers.drop(id)
 	h.unstarted.drop(id)
-	h.moms.cancel(id)
+	h.runners.cancel(id)
 	defer h.opt.Ended()
 	return h.opt.Store.Update(id, func(*jobstate.Record) (*jobstate.Record, error) { return nil, nil })
 }
 
-// conclude settles a job after its last event, if nothing is left of it. Otherwise, or if that
-// fails, the record is kept with everything known so far, and Reconcile settles it.
-func (h *Host) conclude(rec *jobstate.Record, e hostapi.Event, clean bool) error {
-	var unsettled error
-	if clean {
-		if unsettled = h.settle(rec, e); unsettled == nil {
-			return nil
-		}
-	}
-	err := h.opt.Store.Update(rec.Job.ID, func(*jobstate.Record) (*jobstate.Record, error) { return rec, nil })
-	return errors.Join(unsettled, err)
-}
-
-// settle writes the job's report and then deletes its record. If the report can be written neither
+// archive writes the job's report and then deletes its record. If the report can be written neither
 // to disk nor to memory, the record stays, and Reconcile tries again.
-func (h *Host) settle(rec *jobstate.Record, e hostapi.Event) error {
+func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
 		bare := *rec
 		bare.Hosts = series.Without(rec.Hosts)

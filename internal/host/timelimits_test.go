@@ -30,7 +30,7 @@ func TestAlteredLimitsOfTimeCountAndNothingElse(t *testing.T) {
 		{"a sister is not told of it", nil, true, hostapi.Resources{"walltime": "02:00:00"}, had},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rec := &jobstate.Record{MoM: tt.mom,
+			rec := &jobstate.Record{Runner: tt.mom,
 				Job: &hostapi.Job{ID: "1.srv", ResourceList: had, MotherSuperior: !tt.sister}}
 			changed := alter(rec, &hostapi.Job{ResourceList: tt.told})
 			if d := cmp.Diff(tt.want, rec.Job.ResourceList); d != "" || changed == cmp.Equal(tt.want, had) {

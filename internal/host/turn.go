@@ -59,7 +59,7 @@ func (q *turns) acquire(ctx context.Context, id string, c class) (release func()
 		select {
 		case <-turn:
 		case <-ctx.Done():
-			q.leave(id, turn)
+			q.giveUp(id, turn)
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -124,8 +124,8 @@ func (q *turns) tryAll(ids []string) (free, busy []string, release func()) {
 	}
 }
 
-// leave gives up a place in the queue, or the turn if it came at the same moment.
-func (q *turns) leave(id string, turn chan struct{}) {
+// giveUp gives up a place in the queue, or the turn if it came at the same moment.
+func (q *turns) giveUp(id string, turn chan struct{}) {
 	q.mu.Lock()
 	line := q.waiting[id]
 	if i := slices.IndexFunc(line, func(w waiter) bool { return w.turn == turn }); i >= 0 {

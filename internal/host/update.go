@@ -173,4 +173,4 @@ func addLines(rec *jobstate.Record, lines []string) {
 
 // underPBS reports whether pbs_mom, or another MoM that sends its own events to this host, is
 // responsible for the job.
-func underPBS(rec *jobstate.Record) bool { return rec.MoM == nil }
+func underPBS(rec *jobstate.Record) bool { return rec.Runner == nil }

@@ -21,7 +21,7 @@ func walltime(rec *jobstate.Record, told string) string {
 	switch {
 	case rec.PBS:
 		return walltimeOfPBS(rec, d, counted)
-	case rec.MoM == nil || rec.Suspended <= 0 || counted >= d:
+	case rec.Runner == nil || rec.Suspended <= 0 || counted >= d:
 		return told
 	}
 	return pbs.FormatDuration(max(counted, d-rec.Suspended, 0))

@@ -37,7 +37,7 @@ func TestWalltimeWithoutSuspensions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			end := launched.Add(tt.ran)
-			rec := &jobstate.Record{MoM: tt.mom, Phase: hostapi.PhaseRunning, Launched: launched,
+			rec := &jobstate.Record{Runner: tt.mom, Phase: hostapi.PhaseRunning, Launched: launched,
 				Suspended: tt.suspended}
 			if tt.since > 0 {
 				rec.Phase, rec.SuspendedAt = hostapi.PhaseSuspended, end.Add(-tt.since)

@@ -15,8 +15,8 @@ type Record struct {
 	Job   *hostapi.Job  `json:"job"`
 	Phase hostapi.Phase `json:"phase"`
 
-	// MoM is the process whose death ends the job; nil under pbs_mom.
-	MoM *hostapi.ProcessID `json:"mom,omitempty"`
+	// Runner is the process whose death ends the job, such as `hookhost run`; nil under pbs_mom.
+	Runner *hostapi.ProcessID `json:"mom,omitempty"`
 	// PBS means that pbs_mom itself began the job here, so its files show whether it still has the
 	// job.
 	PBS bool `json:"pbs,omitempty"`
