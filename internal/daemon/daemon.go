@@ -85,7 +85,7 @@ func open(o *Options) (*daemon, error) {
 	}
 	d.jobs.reports = o.OpenReports(d.conf.reportBounds, func(err error) { log.Error(err) })
 	d.leftovers = &leftovers{
-		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime, pause: removePause,
+		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime,
 	}
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
 	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}

@@ -19,10 +19,10 @@ import (
 const (
 	// removeTime bounds the removal of one TMPDIR. The user's other TMPDIRs wait for it.
 	removeTime = time.Minute
-	// removePause is the pause before the remaining files are removed. It doubles after each
-	// failure.
-	removePause  = time.Minute
-	longestPause = time.Hour
+	// removePause is the time that a `run` has to remove its own files.
+	removePause = time.Minute
+	// removeAgain is the pause before what could not be removed is removed.
+	removeAgain = 10 * time.Minute
 )
 
 // leftovers removes node files and TMPDIRs left by a `run` that was killed or had no time to remove
@@ -31,19 +31,20 @@ const (
 // what this one has not removed.
 //
 // A TMPDIR may be huge, or may be filled while it is removed, so nothing waits for it. Jobs end
-// first. A goroutine for each user removes that user's directories, one after the other.
+// first. A goroutine for each user removes that user's directories, one after the other. A later
+// sweep removes what is left, or was made anew meanwhile.
 type leftovers struct {
 	aux, tmpDir string
 	isLive      func(job string) (live, dying bool) // dying: its `run` was killed, and the job has yet to end
 	log         *logrus.Entry
 	limit       time.Duration // of one removal
-	pause       time.Duration // before the remaining files are removed
 
 	killed atomic.Bool // a `run` was killed, and its job may not have ended yet
 	soon   atomic.Bool // a sweep is scheduled
 
-	mu   sync.Mutex
-	busy map[int]chan struct{} // wakes the goroutine of a uid
+	mu    sync.Mutex
+	busy  map[int]bool // uids that have a goroutine
+	again *time.Timer  // of the sweep for what is left
 }
 
 // runKilled notes that a `run` has died whose job has yet to be ended.
@@ -55,7 +56,7 @@ func (l *leftovers) jobEnded() {
 	if l.killed.Load() {
 		go l.sweep()
 	} else if l.soon.CompareAndSwap(false, true) {
-		time.AfterFunc(l.pause, func() {
+		time.AfterFunc(removePause, func() {
 			l.soon.Store(false)
 			l.sweep()
 		})
@@ -70,19 +71,15 @@ func (l *leftovers) sweep() {
 	if err != nil {
 		l.log.Errorf("remove files of dead jobs: %v", err)
 	}
-	for uid := range left {
-		if wake, is := l.busy[uid]; is {
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
+	for uid, dirs := range left {
+		if l.busy[uid] {
 			continue
 		}
 		if l.busy == nil {
-			l.busy = map[int]chan struct{}{}
+			l.busy = map[int]bool{}
 		}
-		l.busy[uid] = make(chan struct{}, 1)
-		go l.remove(uid, l.busy[uid])
+		l.busy[uid] = true
+		go l.remove(uid, dirs)
 	}
 }
 
@@ -130,53 +127,41 @@ func (l *leftovers) find() (map[int][]mom.Left, error) {
 	return left, errors.Join(errs...)
 }
 
-// remove removes the TMPDIRs of one user until there are none. A TMPDIR that has used up its time
-// goes to the end, and is logged once. A TMPDIR that reappears also waits, since its user could
-// recreate it forever.
-func (l *leftovers) remove(uid int, wake <-chan struct{}) {
-	had, removed := map[string]bool{}, map[string]bool{}
-	for pause := l.pause; ; {
-		l.mu.Lock()
-		left, err := l.find()
-		if err != nil {
-			l.log.Errorf("remove files of dead jobs: %v", err)
-		}
-		dirs := left[uid]
-		if len(dirs) == 0 {
-			delete(l.busy, uid)
-			l.mu.Unlock()
-			return
-		}
-		l.mu.Unlock()
-		last := slices.DeleteFunc(slices.Clone(dirs), func(dir mom.Left) bool { return !had[dir.Job] })
-		dirs = append(slices.DeleteFunc(dirs, func(dir mom.Left) bool { return had[dir.Job] }), last...)
-		rest := false
-		next := min(2*pause, longestPause)
+// remove removes these TMPDIRs of one user and those that come meanwhile, each once and within the
+// limit. It also removes their node files.
+func (l *leftovers) remove(uid int, dirs []mom.Left) {
+	tried := map[string]bool{}
+	for len(dirs) > 0 {
 		for _, dir := range dirs {
+			tried[dir.Job] = true
 			ctx, cancel := context.WithTimeoutCause(context.Background(), l.limit,
 				fmt.Errorf("not done within %v", l.limit))
-			err := dir.Remove(ctx)
-			if ctx.Err() != nil { // it takes long
-				next = l.pause
-			}
-			cancel()
-			if err == nil {
-				rest = rest || removed[dir.Job]
-				removed[dir.Job] = true
-				continue
-			}
-			rest = true
-			if !had[dir.Job] {
-				had[dir.Job] = true
+			if err := dir.Remove(ctx); err != nil {
 				l.log.WithField("job", dir.Job).Warnf("its TMPDIR is removed later: %v", err)
 			}
+			cancel()
 		}
-		if rest {
-			select {
-			case <-time.After(pause):
-				pause = next
-			case <-wake: // there are more
-			}
+		dirs = l.findNext(uid, tried)
+	}
+}
+
+// findNext returns the TMPDIRs of a user that were not tried yet. Without one, the user's goroutine
+// ends, and a later sweep removes what is left.
+func (l *leftovers) findNext(uid int, tried map[string]bool) []mom.Left {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left, err := l.find()
+	if err != nil {
+		l.log.Errorf("remove files of dead jobs: %v", err)
+	}
+	next := slices.DeleteFunc(slices.Clone(left[uid]), func(dir mom.Left) bool { return tried[dir.Job] })
+	if len(next) == 0 {
+		delete(l.busy, uid)
+		if len(left[uid]) > 0 && l.again == nil {
+			l.again = time.AfterFunc(removeAgain, l.sweep)
+		} else if len(left[uid]) > 0 {
+			l.again.Reset(removeAgain)
 		}
 	}
+	return next
 }

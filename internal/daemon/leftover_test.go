@@ -45,8 +45,7 @@ func (d left) leave(t *testing.T, job, name string, owner int) (path string) {
 func (d left) leftovers(t *testing.T, limit time.Duration, isLive func(string) (live, dying bool)) *leftovers {
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	return &leftovers{aux: d.aux, tmpDir: d.tmp, log: logrus.NewEntry(log), limit: limit, pause: time.Hour,
-		isLive: isLive}
+	return &leftovers{aux: d.aux, tmpDir: d.tmp, log: logrus.NewEntry(log), limit: limit, isLive: isLive}
 }
 
 // A TMPDIR that its user fills again as it is removed keeps none of another user from removal.
