@@ -77,6 +77,7 @@ func shell(script string) Spec {
 		Program: "/bin/sh",
 		Args:    []string{"-c", script},
 		Env:     []string{"PATH=/bin:/usr/bin"},
+		Umask:   0o022,
 	}
 }
 

@@ -64,10 +64,7 @@ func (w *walk) launch(s *stub, req *hostapi.Request, out *hostapi.Outcome) error
 	}
 	o := &order{
 		Path: path, Args: append([]string{argv0}, args...), Env: formatEnv(env),
-		Umask: -1, Credential: w.spec.Credential,
-	}
-	if w.spec.Umask != nil {
-		o.Umask = *w.spec.Umask
+		Umask: w.spec.Umask, Credential: w.spec.Credential,
 	}
 	return s.execute(o)
 }

@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"syscall"
 	"time"
@@ -29,7 +28,8 @@ type Engine interface {
 
 // Spec is a job to run.
 type Spec struct {
-	// Job has id, owner, resources and exec_vnode set. Run does not change it.
+	// Job has id, owner, resources and exec_vnode set, and is valid: see Request. Run does not change
+	// it.
 	Job  *hostapi.Job
 	Node string             // this host as exec_vnode names it
 	MoM  *hostapi.ProcessID // this process; its death ends the job
@@ -43,7 +43,7 @@ type Spec struct {
 	Stdin, Stdout, Stderr *os.File
 
 	Credential *syscall.Credential // user of the program; nil means the caller
-	Umask      *int                // umask of the program; nil means the caller's
+	Umask      int                 // umask of the program
 
 	// Signals are passed on to the program's process group. SIGTERM, and SIGINT from the second on,
 	// request the job's end: preterm, SIGTERM, the kill delay, SIGKILL. The next of these means
@@ -101,9 +101,6 @@ func (r *Reject) Error() string {
 // program's exit status counts even if something failed afterwards. A rejected job is not an error:
 // see Result.Reject.
 func Run(ctx context.Context, engine Engine, spec Spec) (Result, error) {
-	if err := spec.check(); err != nil {
-		return Result{ExitStatus: ExitFailed}, err
-	}
 	w := newWalk(engine, spec)
 	err := w.begin(ctx)
 	if err == nil {
@@ -119,22 +116,6 @@ func Run(ctx context.Context, engine Engine, spec Spec) (Result, error) {
 	w.result.Outcome.JobStderr = w.stderr.lines
 	return w.result, errors.Join(err, errors.Join(w.failures...))
 }
-
-func (s *Spec) check() error {
-	switch {
-	case s.Job == nil:
-		return errors.New("run: no job")
-	case s.Program == "":
-		return fmt.Errorf("run job %s: no program", s.Job.ID)
-	}
-	if d := s.Job.KillDelay; d != nil && (*d < 0 || int64(*d) > longestGrace) {
-		return fmt.Errorf("run job %s: kill delay of %d seconds: not between 0 and %d", s.Job.ID, *d, longestGrace)
-	}
-	return hostapi.CheckJobID(s.Job.ID)
-}
-
-// longestGrace is the longest time.Duration, in seconds.
-const longestGrace = int64(math.MaxInt64 / time.Second)
 
 // grace returns the time between SIGTERM and SIGKILL. PBS's default is 10 seconds.
 func (s *Spec) grace() time.Duration {

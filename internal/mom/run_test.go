@@ -134,32 +134,6 @@ func TestRunOrder(t *testing.T) {
 	}
 }
 
-func TestRunRefusesSpec(t *testing.T) {
-	for name, change := range map[string]func(*Spec){
-		"no job":     func(s *Spec) { s.Job = nil },
-		"no program": func(s *Spec) { s.Program = "" },
-		"bad id":     func(s *Spec) { s.Job.ID = "../12" },
-		"kill delay that no clock counts": func(s *Spec) {
-			delay := int(longestGrace + 1)
-			s.Job.KillDelay = &delay
-		},
-		"kill delay below 0": func(s *Spec) {
-			delay := -1
-			s.Job.KillDelay = &delay
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spec := shell("exit 0")
-			change(&spec)
-			engine := &recorder{}
-			if result, err := Run(t.Context(), engine, spec); err == nil || result.ExitStatus != ExitFailed ||
-				len(engine.events()) > 0 {
-				t.Errorf("Run = %+v, %v; events %v", result, err, engine.events())
-			}
-		})
-	}
-}
-
 func TestRunRefusesWhatIsNoExecVnode(t *testing.T) {
 	spec := shell("true")
 	job := *spec.Job

@@ -31,7 +31,7 @@ const stubName = "hookhost-stub"
 type order struct {
 	Path       string
 	Args, Env  []string
-	Umask      int // -1 leaves it as it is; gob would drop a pointer to 0
+	Umask      int
 	Credential *syscall.Credential
 }
 
@@ -165,9 +165,7 @@ func carryOut(line *os.File) error {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
-	if o.Umask >= 0 {
-		unix.Umask(o.Umask)
-	}
+	unix.Umask(o.Umask)
 	if o.Credential != nil {
 		if err := changeUser(o.Credential); err != nil {
 			return err

@@ -45,7 +45,7 @@ const (
 
 func newWalk(engine Engine, spec Spec) *walk {
 	w := &walk{spec: spec, engine: engine, job: *spec.Job, stderr: &stderr{file: spec.Stderr}}
-	w.job.ResourcesUsed = maps.Clone(w.job.ResourcesUsed)
+	w.job.ResourcesUsed = hostapi.Resources{}
 	w.result.ExitStatus = ExitFailed
 	return w
 }
@@ -184,9 +184,6 @@ func (w *walk) ended(exit proc.Exit) {
 		status = signalBase + int(exit.Status.Signal())
 	}
 	w.job.ExitStatus = &status
-	if w.job.ResourcesUsed == nil {
-		w.job.ResourcesUsed = hostapi.Resources{}
-	}
 	w.job.ResourcesUsed["walltime"] = pbs.FormatDuration(time.Since(w.started)) // the host subtracts suspensions
 }
 
@@ -238,9 +235,6 @@ func (w *walk) send(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 func (w *walk) merge(out *hostapi.Outcome) {
 	sum := &w.result.Outcome
 	if out.ResourcesUsed != nil {
-		if w.job.ResourcesUsed == nil {
-			w.job.ResourcesUsed = hostapi.Resources{}
-		}
 		maps.Copy(w.job.ResourcesUsed, out.ResourcesUsed)
 		sum.ResourcesUsed = maps.Clone(w.job.ResourcesUsed)
 	}
