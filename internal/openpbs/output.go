@@ -8,7 +8,8 @@ import (
 )
 
 // Output returns the text of MoM's output file that carries out c, as pbs_python writes it
-// (src/tools/pbs_python.c) and MoM reads it (src/resmom/mom_hook_func.c, get_hook_results). The
+// (src/tools/pbs_python.c) and MoM reads it (src/resmom/mom_hook_func.c, get_hook_results). c is from
+// Changes, Failed or Late of e, which leave out what PBS does not let a hook change. The
 // result is false if c contains something that only the pbs module can do. These are vnode,
 // offline, online, hold, restart, ask, and a log line of level error or warning. The result is also
 // false if a program or an argument cannot be written so that MoM reads it.
@@ -21,88 +22,60 @@ func (e *Event) Output(c *Changes) ([]byte, bool) {
 	if c.has(verbVnode, verbOffline, verbOnline, verbHold, verbRestart, verbAsk) {
 		return nil, false
 	}
-	o := output{event: e.Request.Event}
-	var rejected, decided bool
-	var message string
+	o := output{}
+	o.verdict(c.List[len(c.List)-1])
 	for _, change := range c.List {
 		switch change.Verb {
 		case verbLog:
-			if change.Fields[0] != "debug" && !strings.HasPrefix(change.Fields[0], setLevel) {
+			if name, sets := strings.CutPrefix(change.Fields[0], setLevel); sets {
+				o.line("job."+name, change.Fields[1])
+			} else if change.Fields[0] != "debug" {
 				return nil, false
 			}
-		case verbAccept, verbReject:
-			decided, rejected = true, change.Verb == verbReject
-			if rejected {
-				message = oneLine(change.Fields[0])
-			}
+		case verbUsed:
+			o.used(change.Fields)
 		}
 	}
-	if !decided {
-		return nil, false
-	}
-	o.verdict(rejected, message)
-	may := allowedIn(o.event)
-	for _, change := range c.List {
-		if change.Verb == verbUsed && !o.used(may, change.Fields) {
-			return nil, false
-		}
-		if change.Verb != verbLog {
-			continue
-		}
-		if name, sets := strings.CutPrefix(change.Fields[0], setLevel); sets {
-			o.line("job."+name, change.Fields[1])
-		}
-	}
-	if may.launch && !o.launch(e, c) {
+	if e.Request.Event == hostapi.EventLaunch && !o.launch(e, c) {
 		return nil, false
 	}
 	for _, verb := range []string{verbRerun, verbDelete} {
-		if !c.has(verb) {
-			continue
+		if c.has(verb) {
+			o.line("job._"+verb, "True")
 		}
-		if !may.action {
-			return nil, false
-		}
-		o.line("job._"+verb, "True")
 	}
 	return []byte(o.text.String()), true
 }
 
-type output struct {
-	event hostapi.Event
-	text  strings.Builder
-}
+// output is the text as far as it is written.
+type output struct{ text strings.Builder }
 
 func (o *output) line(key, value string) {
 	o.text.WriteString(eventPrefix + key + "=" + value + "\n")
 }
 
-func (o *output) verdict(rejected bool, message string) {
-	if !rejected {
+// verdict writes accept or reject, which is the last of all changes.
+func (o *output) verdict(last Change) {
+	if last.Verb == verbAccept {
 		o.line("accept", "True")
 		o.line("reject", "False")
 		return
 	}
 	o.line("reject", "True")
 	o.line("accept", "False")
-	o.line("reject_msg", message)
+	o.line("reject_msg", last.Fields[0])
 }
 
-func (o *output) used(may allowed, fields []string) bool {
+func (o *output) used(fields []string) {
 	job, name, kind, value := fields[0], fields[1], fields[2], fields[3]
 	object := "job"
 	if job != "" {
 		object = `job_list["` + job + `"]`
 	}
-	if job == "" && !may.used || job != "" && (!may.jobs || hostapi.CheckJobID(job) != nil) || name == "" ||
-		nameLength(name) != len(name) {
-		return false
-	}
 	if kind == typeDuration { // to PBS a duration is a long that is written differently
 		kind = typeLong
 	}
-	o.line(object+"."+attrResourcesUsed+"["+name+","+kind+"]", oneLine(value))
-	return true
+	o.line(object+"."+attrResourcesUsed+"["+name+","+kind+"]", value)
 }
 
 func (o *output) launch(e *Event, c *Changes) bool {

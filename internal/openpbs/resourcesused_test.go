@@ -117,7 +117,7 @@ func TestWhatWentWrongIsALineOfMoMsLogUntilMoMKnowsIt(t *testing.T) {
 				out = &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{job.ID: {Diag: "x"}}}
 			}
 			c := e.Changes(out, tt.custom)
-			lines := slices.DeleteFunc(c.List, func(c Change) bool {
+			lines := slices.DeleteFunc(slices.Clone(c.List), func(c Change) bool {
 				return c.Verb != verbLog || c.Fields[0] == "debug"
 			})
 			must.Equal(t, "lines", tt.want, append(none, lines...))
