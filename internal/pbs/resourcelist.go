@@ -13,8 +13,7 @@ import (
 type Request struct {
 	Select []Chunk // never empty; every chunk has an ncpus
 	// Resource_List: job-wide resources such as walltime, and the sums over the chunks (ncpus, mem)
-	Job   map[string]string
-	Place string // "free" unless the user or the old form of request says otherwise
+	Job map[string]string
 }
 
 // ParseResourceList parses qsub's -l arguments, each a list of name=value joined by commas. The
@@ -39,19 +38,13 @@ func ParseResourceList(args ...string) (Request, error) {
 			return Request{}, ResourceError("place", place, err)
 		}
 	}
-	chunks, old, err := chunksOf(given, hasPlace)
+	chunks, err := chunksOf(given, hasPlace)
 	if err != nil {
 		return Request{}, err
 	}
 	for _, chunk := range chunks {
 		if _, ok := chunk.Resources["ncpus"]; !ok {
 			chunk.Resources["ncpus"] = "1"
-		}
-	}
-	if !hasPlace {
-		place = "free"
-		if old {
-			place = "pack"
 		}
 	}
 	job, err := sum(chunks)
@@ -63,7 +56,7 @@ func ParseResourceList(args ...string) (Request, error) {
 			job[name] = value
 		}
 	}
-	return Request{Select: chunks, Job: job, Place: place}, nil
+	return Request{Select: chunks, Job: job}, nil
 }
 
 // parseArgs returns every name=value of args.
@@ -103,13 +96,13 @@ func parseArg(text string) (name, value string, err error) {
 	return parseResource(text)
 }
 
-// chunksOf returns the chunks that given asks for, and whether it does so in the old form. The
-// resources of the old form that go into the chunk are deleted from given.
-func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, old bool, err error) {
+// chunksOf returns the chunks that given asks for. The resources of the old form that go into the
+// chunk are deleted from given.
+func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, err error) {
 	spec, hasSelect := given["select"]
 	if hasSelect {
 		if chunks, err = ParseSelect(spec); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	} else {
 		chunks = []Chunk{{Count: 1, Resources: map[string]string{}}}
@@ -119,13 +112,12 @@ func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, old bool,
 			continue
 		}
 		if hasSelect || hasPlace {
-			return nil, false, ResourceError(name, given[name], errors.New("cannot be used with select or place"))
+			return nil, ResourceError(name, given[name], errors.New("cannot be used with select or place"))
 		}
 		chunks[0].Resources[name] = given[name]
 		delete(given, name)
-		old = true
 	}
-	return chunks, old, nil
+	return chunks, nil
 }
 
 // sum returns what chunks ask for together.

@@ -15,22 +15,22 @@ func TestParseResourceList(t *testing.T) {
 		want Request
 		err  string
 	}{
-		{name: "nothing", want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}, "free"}},
+		{name: "nothing", want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}}},
 		{
 			name: "select and walltime", args: []string{"select=1:ncpus=2:mem=64mb", "walltime=00:10:00"},
 			want: Request{[]Chunk{{1, res{"ncpus": "2", "mem": "64mb"}}},
-				res{"ncpus": "2", "mem": "64mb", "walltime": "00:10:00"}, "free"},
+				res{"ncpus": "2", "mem": "64mb", "walltime": "00:10:00"}},
 		},
 		{
 			name: "comma after select", args: []string{"select=1:ncpus=1,walltime=10"},
-			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1", "walltime": "10"}, "free"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1", "walltime": "10"}},
 		},
 		{
 			// PBS made Resource_List.mem=130mb, ncpus=2 of it.
 			name: "captured two chunks", args: []string{"select=1:ncpus=1:mem=60mb+1:ncpus=1:mem=70mb"},
 			want: Request{
 				[]Chunk{{1, res{"ncpus": "1", "mem": "60mb"}}, {1, res{"ncpus": "1", "mem": "70mb"}}},
-				res{"ncpus": "2", "mem": "130mb"}, "free",
+				res{"ncpus": "2", "mem": "130mb"},
 			},
 		},
 		{
@@ -38,58 +38,58 @@ func TestParseResourceList(t *testing.T) {
 			want: Request{
 				[]Chunk{{2, res{"ncpus": "4", "mem": "1gb", "ngpus": "1", "ompthreads": "4"}},
 					{1, res{"ncpus": "1", "mem": "512mb", "host": "n1"}}},
-				res{"ncpus": "9", "mem": "2560mb", "ngpus": "2"}, "free",
+				res{"ncpus": "9", "mem": "2560mb", "ngpus": "2"},
 			},
 		},
 		{
 			name: "words and bytes", args: []string{"select=mem=1kw+mem=100"},
 			want: Request{[]Chunk{{1, res{"ncpus": "1", "mem": "1kw"}}, {1, res{"ncpus": "1", "mem": "100"}}},
-				res{"ncpus": "2", "mem": "8292b"}, "free"},
+				res{"ncpus": "2", "mem": "8292b"}},
 		},
 		{
 			name: "old form", args: []string{"ncpus=2,mem=64mb", "walltime=3"},
 			want: Request{[]Chunk{{1, res{"ncpus": "2", "mem": "64mb"}}},
-				res{"ncpus": "2", "mem": "64mb", "walltime": "3"}, "pack"},
+				res{"ncpus": "2", "mem": "64mb", "walltime": "3"}},
 		},
 		{
 			name: "old form without ncpus", args: []string{"mem=64mb"},
-			want: Request{[]Chunk{{1, res{"ncpus": "1", "mem": "64mb"}}}, res{"ncpus": "1", "mem": "64mb"}, "pack"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1", "mem": "64mb"}}}, res{"ncpus": "1", "mem": "64mb"}},
 		},
 		{
 			name: "only job-wide", args: []string{"walltime=5,software=x,cput=1:00"},
 			want: Request{[]Chunk{{1, res{"ncpus": "1"}}},
-				res{"ncpus": "1", "walltime": "5", "software": "x", "cput": "1:00"}, "free"},
+				res{"ncpus": "1", "walltime": "5", "software": "x", "cput": "1:00"}},
 		},
 		{
 			name: "site's own", args: []string{"select=1:ncpus=1", "licenses=3"},
-			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1", "licenses": "3"}, "free"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1", "licenses": "3"}},
 		},
 		{
 			name: "warning signals", args: []string{"walltime=60,walltime_signal=B:USR1@30+HUP@10", "soft_walltime=30",
 				"min_walltime=10", "max_walltime=1:00"},
 			want: Request{[]Chunk{{1, res{"ncpus": "1"}}},
 				res{"ncpus": "1", "walltime": "60", "walltime_signal": "B:USR1@30+HUP@10",
-					"soft_walltime": "30", "min_walltime": "10", "max_walltime": "1:00"}, "free"},
+					"soft_walltime": "30", "min_walltime": "10", "max_walltime": "1:00"}},
 		},
 		{
 			name: "place", args: []string{"select=1", "place=scatter:excl:group=rack"},
-			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}, "scatter:excl:group=rack"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}},
 		},
 		{
 			name: "place of sharing alone", args: []string{"place=exclhost"},
-			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}, "exclhost"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1"}}}, res{"ncpus": "1"}},
 		},
 		{
 			name: "quoted comma", args: []string{`select=1:note="a,b",walltime=1`},
-			want: Request{[]Chunk{{1, res{"ncpus": "1", "note": "a,b"}}}, res{"ncpus": "1", "walltime": "1"}, "free"},
+			want: Request{[]Chunk{{1, res{"ncpus": "1", "note": "a,b"}}}, res{"ncpus": "1", "walltime": "1"}},
 		},
 		{
 			name: "quoted select", args: []string{`select="1:ncpus=3"`},
-			want: Request{[]Chunk{{1, res{"ncpus": "3"}}}, res{"ncpus": "3"}, "free"},
+			want: Request{[]Chunk{{1, res{"ncpus": "3"}}}, res{"ncpus": "3"}},
 		},
 		{
 			name: "spaces", args: []string{" SELECT = 1:ncpus=3 , Walltime = 4 "},
-			want: Request{[]Chunk{{1, res{"ncpus": "3"}}}, res{"ncpus": "3", "walltime": "4"}, "free"},
+			want: Request{[]Chunk{{1, res{"ncpus": "3"}}}, res{"ncpus": "3", "walltime": "4"}},
 		},
 
 		{name: "bad size", args: []string{"ncpus=2,mem=banana"}, err: "resource mem=banana: not a size"},
@@ -150,7 +150,7 @@ func FuzzParseResourceList(f *testing.F) {
 			checkOneLine(t, err)
 			return
 		}
-		args := []string{"select=" + FormatSelect(req.Select), "place=" + req.Place}
+		args := []string{"select=" + FormatSelect(req.Select)}
 		for name, value := range req.Job {
 			if !definitions[name].sum {
 				args = append(args, name+"="+quoted(value))
