@@ -28,8 +28,8 @@ type Engine interface {
 
 // Spec is a job to run.
 type Spec struct {
-	// Job has id, owner, resources and exec_vnode set, and is valid: see Request. Run does not change
-	// it.
+	// Job has id, owner, resources and exec_vnode set, and is valid: see Request. Run does not
+	// change it.
 	Job  *hostapi.Job
 	Node string             // this host as exec_vnode names it
 	MoM  *hostapi.ProcessID // this process; its death ends the job

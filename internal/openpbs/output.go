@@ -8,8 +8,8 @@ import (
 )
 
 // Output returns the text of MoM's output file that carries out c, as pbs_python writes it
-// (src/tools/pbs_python.c) and MoM reads it (src/resmom/mom_hook_func.c, get_hook_results). c is from
-// Changes, Failed or Late of e, which leave out what PBS does not let a hook change. The
+// (src/tools/pbs_python.c) and MoM reads it (src/resmom/mom_hook_func.c, get_hook_results). c is
+// from Changes, Failed or Late of e, which leave out what PBS does not let a hook change. The
 // result is false if c contains something that only the pbs module can do. These are vnode,
 // offline, online, hold, restart, ask, and a log line of level error or warning. The result is also
 // false if a program or an argument cannot be written so that MoM reads it.
