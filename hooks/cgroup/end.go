@@ -85,12 +85,13 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 		h.recordMem(j.ID(), *now.Mem)
 	}
 	report, notes, killErr := h.kill(ctx, j)
-	h.chartOf(j).end()
 	h.endWatch(j.ID())
 	out := &hostapi.Outcome{Notes: notes}
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
-		u.Kill = report
+		c := h.chartOf(j)
+		c.end(counters)
+		u.Kill, u.Series = report, c.answer()
 		memAtEnd(u, counters, h.snapshot(j.ID()).mem)
 		if err := h.bill(&s, job, u, true); err != nil { // the job has ended in any case
 			h.logOf(j.ID()).Warn(err)

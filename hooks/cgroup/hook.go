@@ -42,7 +42,6 @@ type hook struct {
 	setRlimits func(*kernfs.FS, hostapi.ProcessID, map[string]proc.Rlimit, func(string) bool) error
 
 	sessions *proc.Sessions
-	stat     *kernfs.Reader // /proc/stat
 
 	environs *proc.Environs
 
@@ -125,7 +124,6 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) 
 		hold:       holdByPidfd,
 		setRlimits: proc.SetRlimits,
 		sessions:   proc.NewSessions(roots.Proc),
-		stat:       roots.Proc.Reader("stat"),
 		environs:   proc.NewEnvirons(roots.Proc),
 		table:      map[string]*job{},
 		choosing:   make(turn, 1),

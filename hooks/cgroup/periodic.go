@@ -163,6 +163,7 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if u == nil {
 		return nil, errors.Join(errs...)
 	}
+	u.Series = h.chartOf(j).answer()
 	errs = append(errs, h.bill(&s, job, u, false))
 	update := &hostapi.JobUpdate{Usage: u, ResourcesUsed: h.policy.resourcesUsed(u, job.Elapsed),
 		CallAgain: h.soonestCall(s.nextLook())}

@@ -20,9 +20,8 @@ type chart struct {
 	begun time.Time
 
 	mu     sync.Mutex // guards the rest
-	meter  *cgroup.Meter
 	points *series.Recorder
-	last   cgroup.Reading
+	last   cgroup.Usage
 	at     time.Time // time of last; zero before the first point
 	most   float64   // the most memory since then
 	failed bool      // a reading failed, and that has been logged
@@ -43,7 +42,7 @@ func (h *hook) chartOf(j *cgroup.Job) (c *chart) {
 }
 
 func (h *hook) newChart(j *cgroup.Job) *chart {
-	return &chart{h: h, j: j, begun: time.Now(), meter: j.Meter(), points: series.NewRecorder(
+	return &chart{h: h, j: j, begun: time.Now(), points: series.NewRecorder(
 		hostapi.ColumnCPU, hostapi.ColumnRSSBytes, hostapi.ColumnCacheBytes, hostapi.ColumnPids,
 		hostapi.ColumnReadBytes, hostapi.ColumnWriteBytes,
 		hostapi.ColumnCPUPressure, hostapi.ColumnMemoryPressure, hostapi.ColumnIOPressure)}
@@ -54,23 +53,23 @@ func (c *chart) draw() (stop func()) {
 	if c == nil {
 		return func() {}
 	}
-	entry := c.h.tree.Beat().Add(c)
-	return func() {
-		entry.Remove()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.meter.Close()
-	}
+	return c.h.tree.Beat().Add(c).Remove
 }
 
 // Sample is called by the beat.
 func (c *chart) Sample() sample.Next {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if err := c.add(now, now.Unix()); errors.Is(err, cgroup.ErrNotFound) {
+	u, err := c.j.Usage()
+	if errors.Is(err, cgroup.ErrNotFound) {
 		return sample.Asleep
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && !c.failed {
+		c.h.logOf(c.j.ID()).Warn(err)
+	}
+	c.failed = err != nil
+	now := time.Now()
+	c.add(now, now.Unix(), u)
 	pause, slack := series.Pause(time.Duration(c.h.policy.Series.Interval), now.Sub(c.begun), now)
 	return sample.Next{After: pause, Slack: slack}
 }
@@ -87,15 +86,14 @@ func (c *chart) record(bytes int64) {
 
 // end adds the last point, so that even a job that ends before its second point has two. If there
 // is already a point for the current second, the last one is dated later.
-func (c *chart) end() {
+func (c *chart) end(u cgroup.Usage) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	c.add(now, max(now.Unix(), c.points.Last()+1))
-	c.meter.Close()
+	c.add(now, max(now.Unix(), c.points.Last()+1), u)
 }
 
 // answer returns the points that the host may not have yet.
@@ -111,33 +109,34 @@ func (c *chart) answer() *hostapi.Series {
 // add adds a point for the given second of the clock. If the clock was set back, it adds nothing
 // until the clock reaches the old time again. The next point then covers the whole gap. The caller
 // holds mu.
-func (c *chart) add(now time.Time, second int64) error {
+func (c *chart) add(now time.Time, second int64, u cgroup.Usage) {
 	if second <= c.points.Last() {
-		return nil
+		return
 	}
-	r, err := c.meter.Read()
-	switch {
-	case errors.Is(err, cgroup.ErrNotFound):
-		return err
-	case err != nil && !c.failed:
-		c.h.logOf(c.j.ID()).Warn(err)
-	}
-	c.failed = err != nil
 	seconds := math.NaN() // since the previous point
 	if !c.at.IsZero() {
 		seconds = max(now.Sub(c.at).Seconds(), 1) // two points are at least a second apart
 	}
-	rss := r.RSS
+	rss := figure(u.Anon) + figure(u.Shmem)
 	if !math.IsNaN(rss) {
 		rss = max(rss, c.most)
 	}
+	last := c.last
 	c.points.Add(second,
-		rate(c.last.CPU, r.CPU, seconds), rss, r.Cache, r.Pids,
-		rate(c.last.ReadBytes, r.ReadBytes, seconds), rate(c.last.WriteBytes, r.WriteBytes, seconds),
-		share(c.last.CPUPressure, r.CPUPressure, seconds), share(c.last.MemoryPressure, r.MemoryPressure, seconds),
-		share(c.last.IOPressure, r.IOPressure, seconds))
-	c.last, c.at, c.most = r, now, 0
-	return nil
+		rate(figure(last.CPU), figure(u.CPU), seconds)/float64(time.Second), rss, figure(u.File), figure(u.Pids),
+		rate(figure(last.ReadBytes), figure(u.ReadBytes), seconds),
+		rate(figure(last.WriteBytes), figure(u.WriteBytes), seconds),
+		share(last.CPUSome, u.CPUSome, seconds), share(last.MemorySome, u.MemorySome, seconds),
+		share(last.IOSome, u.IOSome, seconds))
+	c.last, c.at, c.most = u, now, 0
+}
+
+// figure returns a counter as a number, or NaN if the kernel does not provide it.
+func figure[N int64 | time.Duration](n *N) float64 {
+	if n == nil {
+		return math.NaN()
+	}
+	return float64(*n)
 }
 
 // rate returns a counter's growth per second. If the counter went down, it is a different counter,
@@ -151,4 +150,6 @@ func rate(before, now, seconds float64) float64 {
 
 // share is rate for a counter of time. It is capped at 1, because the counter and the clock are not
 // read at the same moment.
-func share(before, now, seconds float64) float64 { return min(rate(before, now, seconds), 1) }
+func share(before, now *time.Duration, seconds float64) float64 {
+	return min(rate(figure(before), figure(now), seconds)/float64(time.Second), 1)
+}

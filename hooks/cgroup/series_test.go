@@ -225,52 +225,10 @@ func TestRateOfACounterIsNeverNegative(t *testing.T) {
 			t.Errorf("%v: %v", c, got)
 		}
 	}
-	if got := share(0, 1.01, 1); got != 1 {
+	before, now := time.Duration(0), 1010*time.Millisecond
+	if got := share(&before, &now, 1); got != 1 {
 		t.Errorf("share %v", got)
 	}
-}
-
-func TestPointOfAJobLeavesNoGarbage(t *testing.T) {
-	n := realNode(t, func(f *config.File) { f.Series.Interval = config.Duration(time.Hour) })
-	n.do(hostapi.EventBegin, "1.srv")
-	c := n.chartOf(n.cgroup("1.srv"))
-	n.stopWatch("1.srv")
-	second := time.Now().Unix()
-	point := func() { second++; must.NoError(t, c.add(time.Now(), second)) }
-	for range series.MostPoints - 10 {
-		point()
-	}
-	c.answer()
-	c.answer()
-	if allocations := testing.AllocsPerRun(100, point); allocations > 0 {
-		t.Errorf("%v allocations a point", allocations)
-	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
-}
-
-// BenchmarkPoint measures one point of a job's series.
-func BenchmarkPoint(b *testing.B) {
-	n := benchNode(b)
-	n.do(hostapi.EventBegin, "1.srv")
-	c := n.chartOf(n.cgroup("1.srv"))
-	second := time.Now().Unix() + 1<<30
-	b.ReportAllocs()
-	for b.Loop() {
-		second++
-		c.mu.Lock() // the beat adds points too
-		err := c.add(time.Now(), second)
-		c.mu.Unlock()
-		must.NoError(b, err)
-		if second%128 == 0 {
-			b.StopTimer()
-			c.answer()
-			c.answer()
-			b.StartTimer()
-		}
-	}
-	n.do(hostapi.EventEpilogue, "1.srv")
-	n.do(hostapi.EventEnd, "1.srv")
 }
 
 // The beat ends with the last job. The end of all tests checks that (kernfstest.Run).

@@ -82,7 +82,7 @@ func (h *hook) moveSession(
 	}
 	done := map[int]bool{first.PID: true}
 	for range rounds {
-		before := forks(h.stat)
+		before := forks(h.roots.Proc)
 		pids, err := h.sessionOf(first.Process)
 		if err != nil {
 			return taken, err
@@ -110,7 +110,7 @@ func (h *hook) moveSession(
 			}
 		}
 		// The list was complete if no process was created since before it was made.
-		if !found || before != "" && forks(h.stat) == before {
+		if !found || before != "" && forks(h.roots.Proc) == before {
 			return taken, nil
 		}
 	}
@@ -131,8 +131,8 @@ func (h *hook) sessionOf(first proc.Process) ([]int, error) {
 // The kernel counts a process when it becomes visible in /proc. A move waits for forks of the
 // process that it moves (cgroup_threadgroup_rwsem). So if the count is the same before a list and
 // after the moves, no process was missed.
-func forks(stat *kernfs.Reader) string {
-	b, err := stat.ReadFile()
+func forks(procfs *kernfs.FS) string {
+	b, err := procfs.ReadValue("stat")
 	if err != nil {
 		return ""
 	}

@@ -39,7 +39,6 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 		MajorFaults:       counters.MajorFaults,
 		ThrottledSeconds:  seconds(counters.Throttled),
 		Pressure:          pressure(counters),
-		Series:            h.chartOf(j).answer(),
 	}
 	if s.Limits != nil {
 		u.CPUs, u.Mems = s.Limits.CPUs.String(), s.Limits.Mems.String()

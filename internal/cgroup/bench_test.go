@@ -82,25 +82,12 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkUsage measures a periodic for one job.
+// BenchmarkUsage measures a periodic for one job, and a point of its series.
 func BenchmarkUsage(b *testing.B) {
 	_, tree := needMemory(b)
 	j := benchJob(b, tree)
 	for b.Loop() {
 		if _, err := j.Usage(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkMeter measures a point of a job's series.
-func BenchmarkMeter(b *testing.B) {
-	_, tree := needMemory(b)
-	m := benchJob(b, tree).Meter()
-	defer m.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := m.Read(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,68 +2,11 @@ package cgroup
 
 import (
 	"encoding/json"
-	"math"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/kernfs"
 )
-
-// FuzzMeter reads each file of a job's counters in the way that the points of its series are read.
-// The report uses another reader. If both accept a text, they read the same values.
-func FuzzMeter(f *testing.F) {
-	for _, text := range []string{
-		"usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n", "anon 4096\nfile 8192\nshmem 4096\n",
-		"rss 4096\ncache 8192\nshmem 0\ntotal_rss 4096\ntotal_cache 8192\ntotal_shmem 1\n",
-		"8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n253:1 rbytes=1 wbytes=2\n",
-		"8:0 Read 4096\n8:0 Write 512\n8:0 Total 4608\nTotal 4608\n",
-		"some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n",
-		"", "\n\n", "some total=-1", "usage_usec\n", "8:0 rbytes=", "18446744073709551615\n",
-	} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		b := []byte(text)
-		m := &Meter{now: nothing}
-		keyed, keyedErr := kernfs.ParseKeyed(b)
-		same := func(what string, got float64, want uint64, there bool, unit float64) {
-			if there && got != float64(want)/unit {
-				t.Errorf("%q: %s is %v here and %d there", text, what, got, want)
-			}
-		}
-		plain := strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_.=\n ") == "" &&
-			!strings.Contains(text, "  ") && !strings.Contains("\n"+text, "\n ")
-		if err := m.cpu(b); err == nil && keyedErr == nil && plain {
-			want, there := keyed["usage_usec"]
-			same("usage_usec", m.now.CPU, want, there, 1e6)
-		}
-		files := &memoryFiles{anon: "anon", shmem: "shmem", file: "file"}
-		if err := m.memory(files, b); err == nil && keyedErr == nil && plain {
-			want, there := keyed["anon"]
-			same("anonymous and shared memory", m.now.RSS, want+keyed["shmem"], there && want < 1<<50 &&
-				keyed["shmem"] < 1<<50, 1)
-		}
-		some := math.NaN()
-		totals, err := parsePressure(text)
-		if parseSome(&some, b) == nil && err == nil && plain {
-			want, there := totals["some"]
-			same("some", some, want, there, 1e6)
-		}
-		for _, read := range []func([]byte) error{m.io, m.blkio} {
-			m.now = nothing
-			if read(b) == nil && (m.now.ReadBytes < 0 || m.now.WriteBytes < 0) {
-				t.Errorf("%q: %v, %v bytes", text, m.now.ReadBytes, m.now.WriteBytes)
-			}
-		}
-		var n float64
-		want, numberErr := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
-		if err := parseNumber(&n, b, 1); (err == nil) != (numberErr == nil) || err == nil && n != float64(want) {
-			t.Errorf("%q is %v, want %d: %v", text, n, want, err)
-		}
-	})
-}
 
 // FuzzJobOf reads /proc/PID/cgroup, in which a user with a delegated cgroup has chosen some names.
 // A process is in a job only below the parent of all jobs, whatever the rest of the path is.

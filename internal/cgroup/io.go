@@ -24,9 +24,67 @@ var ioController = controller{
 	named: deviceKnobs,
 	asked: func(l *Limits) bool { return len(l.IO) > 0 },
 	check: func(_ *Job, l *Limits) error { return checkIO(l.IO) },
+	usage: (*reader).readIO,
 }
 
-const ioMax = "io.max"
+const (
+	ioMax = "io.max"
+	// blkioBytes is v1's counter. Newer kernels count a device there only after somebody has set a
+	// limit for it (blk_throtl_init).
+	blkioBytes = "blkio.throttle.io_service_bytes_recursive"
+)
+
+// readIO reads how many bytes the job has read from and written to block devices. If io.stat has no
+// lines, that is none. If blkio lists no device, it is unknown.
+func (r *reader) readIO(u *Usage) {
+	file, parse := "io.stat", parseIOStat
+	if !r.dir.h.v2 {
+		file, parse = blkioBytes, parseBlkio
+	}
+	b, err := r.dir.ReadValue(file)
+	if !r.note(err) {
+		return
+	}
+	if u.ReadBytes, u.WriteBytes, err = parse(string(b)); err != nil {
+		r.errs = append(r.errs, &kernfs.ParseError{File: r.dir.Path(file), Err: err})
+	}
+}
+
+// parseIOStat parses lines such as "8:0 rbytes=4096 wbytes=0 rios=1".
+func parseIOStat(text string) (read, written *int64, err error) {
+	sum := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		for _, word := range strings.Fields(line) {
+			key, value, _ := strings.Cut(word, "=")
+			if key != "rbytes" && key != "wbytes" {
+				continue
+			}
+			n, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return nil, nil, fmt.Errorf("line %q: %w", line, err)
+			}
+			sum[key] += n
+		}
+	}
+	return ptr(sum["rbytes"]), ptr(sum["wbytes"]), nil
+}
+
+// parseBlkio parses lines such as "8:0 Read 4096". The last line, "Total 4096", has no device.
+func parseBlkio(text string) (read, written *int64, err error) {
+	sum := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		n, err := strconv.ParseUint(f[2], 10, 64)
+		if err != nil {
+			return nil, nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		sum[f[1]] += n
+	}
+	return field(sum, "Read"), field(sum, "Write"), nil
+}
 
 // ioKnob reads io.max, while deviceKnobs write it.
 var ioKnob = knob{file: ioMax, detail: true, set: func(l *Limits, text string) (err error) {

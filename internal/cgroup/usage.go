@@ -39,6 +39,10 @@ type Usage struct {
 	HugetlbPeak *int64 // bytes, the sum of the peaks of all page sizes; not on v2
 	MajorFaults *int64 // page faults that had to wait for a device
 
+	// ReadBytes and WriteBytes are totals over all block devices. If a device is on top of another,
+	// such as a logical volume, both count, so the bytes appear twice.
+	ReadBytes, WriteBytes *int64
+
 	Throttled *time.Duration // how long the cpu quota prevented it from running, summed over all cpus
 	// Pressure totals (PSI): how long some or all of its tasks waited. They come from the job's v2
 	// directory, which also exists on hybrid nodes but not on v1.
@@ -60,6 +64,10 @@ func (j *Job) Usage() (Usage, error) {
 			r.dir = d
 			c.usage(r, &u)
 		}
+	}
+	if d, ok := j.with("blkio"); ok { // v1; on v2 it is io
+		r.dir = d
+		r.readIO(&u)
 	}
 	if d, ok := j.v2(); ok { // a hybrid node also has this directory
 		r.dir = d

@@ -110,35 +110,6 @@ func (m inMemory) OpenFile(name string, flag int) (File, error) {
 
 func (m inMemory) Mkdir(string, fs.FileMode) error { return unix.EPERM }
 
-func TestReaderReadsTheFileAnew(t *testing.T) {
-	onBoth(t, func(t *testing.T, open func(string) *FS) {
-		dir := t.TempDir()
-		f := open(dir)
-		kept := f.Reader("file")
-		if _, err := kept.ReadFile(); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("no file: %v", err)
-		}
-		inMemory := New(inMemory{f}, dir).Reader("file")
-		for _, text := range []string{"one", "", strings.Repeat("2", firstRead), strings.Repeat("3", 100<<10), "four"} {
-			must.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644))
-			for _, k := range []*Reader{kept, inMemory} {
-				if b, err := k.ReadFile(); err != nil || string(b) != text {
-					t.Errorf("%d bytes, %v, want %d", len(b), err, len(text))
-				}
-				viewed := ""
-				err := k.View(func(b []byte) error { viewed = string(b); return nil })
-				if err != nil || viewed != text {
-					t.Errorf("viewed %d bytes, %v, want %d", len(viewed), err, len(text))
-				}
-				must.NoError(t, k.Close())
-			}
-			if b, err := f.ReadFile("file"); err != nil || string(b) != text {
-				t.Errorf("ReadFile: %d bytes, %v, want %d", len(b), err, len(text))
-			}
-		}
-	})
-}
-
 func TestWriterWritesAgainAndAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, open func(string) *FS) {
 		dir := t.TempDir()
