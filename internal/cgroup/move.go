@@ -27,7 +27,7 @@ import (
 // that MoM has just started in the job has root's uids. Nothing relies on the kernel refusing to
 // move another user's process, because v2 does not refuse.
 
-// Process is a process that is held, such as proc.Held. Signal 0 fails once the pid may have been
+// Process is a process that is held, such as proc.Handle. Signal 0 fails once the pid may have been
 // reused.
 type Process interface {
 	PID() int

@@ -46,36 +46,22 @@ func Open(procfs *kernfs.FS, id hostapi.ProcessID) (*Handle, error) {
 
 // OpenPID opens whichever process has the number pid now, including a zombie.
 func OpenPID(pid int) (*Handle, error) {
-	fd, err := openPidfd(pid, unix.O_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
-	return newHandle(pid, fd), nil
-}
-
-// openPidfd opens the process pid. flags are 0 or O_NONBLOCK.
-func openPidfd(pid, flags int) (fd int, err error) {
-	fd, err = unix.PidfdOpen(pid, flags)
-	if errors.Is(err, unix.EINVAL) && flags != 0 { // PIDFD_NONBLOCK needs Linux 5.10
+	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK)
+	if errors.Is(err, unix.EINVAL) { // PIDFD_NONBLOCK needs Linux 5.10
 		if fd, err = unix.PidfdOpen(pid, 0); err == nil {
 			err = unix.SetNonblock(fd, true)
 		}
 	}
 	switch {
 	case err == nil:
-		return fd, nil
+		// It is non-blocking, so os.NewFile uses the runtime's poller for it.
+		return &Handle{pid: pid, pidfd: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}, nil
 	case errors.Is(err, unix.ENOSYS):
-		return -1, fmt.Errorf("open process %d: no pidfd: %w", pid, errors.ErrUnsupported)
+		return nil, fmt.Errorf("open process %d: no pidfd: %w", pid, errors.ErrUnsupported)
 	case errors.Is(err, unix.EINVAL) && pid > 0: // a thread's number, or that of a process being reaped
 		err = unix.ESRCH
 	}
-	return -1, gone("open process "+strconv.Itoa(pid), err)
-}
-
-// newHandle owns fd, a pidfd. It is non-blocking, so that os.NewFile uses the runtime's poller for
-// it.
-func newHandle(pid, fd int) *Handle {
-	return &Handle{pid: pid, pidfd: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}
+	return nil, gone("open process "+strconv.Itoa(pid), err)
 }
 
 // Wait returns nil when the process has ended, no matter who its parent is, and does not reap it.
@@ -114,8 +100,12 @@ func ready(fd int) bool {
 	}
 }
 
+// PID returns the pid of the process.
+func (h *Handle) PID() int { return h.pid }
+
 // Signal sends sig to the process. It fails with ErrGone if the process was already reaped. A
-// zombie accepts any signal.
+// zombie accepts any signal. Signal 0 only checks that, even for a process that may not be
+// signalled.
 func (h *Handle) Signal(sig syscall.Signal) error {
 	var sent error
 	conn, err := h.pidfd.SyscallConn()
@@ -125,7 +115,7 @@ func (h *Handle) Signal(sig syscall.Signal) error {
 	if err != nil {
 		return fmt.Errorf("send %v to process %d: %w", sig, h.pid, h.cause(err))
 	}
-	if sent != nil {
+	if sent != nil && (sig != 0 || !errors.Is(sent, unix.EPERM)) {
 		return gone(fmt.Sprintf("send %v to process %d", sig, h.pid), sent)
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestHoldKeepsTheProcessItNames(t *testing.T) {
 	}
 	defer z.Close()
 	cmd.Wait()
-	for _, h := range []*Held{h, z} {
+	for _, h := range []*Handle{h, z} {
 		if err := h.Signal(0); !errors.Is(err, ErrGone) {
 			t.Errorf("signal 0 once it was reaped = %v, want ErrGone", err)
 		}

@@ -38,7 +38,7 @@ func SetRlimits(procfs *kernfs.FS, id hostapi.ProcessID, limits map[string]Rlimi
 		return nil
 	}
 	alive := func() bool { return Check(procfs, id) == nil }
-	h, err := holdAgain(procfs, id)
+	h, err := Open(procfs, id)
 	switch {
 	case err == nil: // a process that has not been reaped keeps its pid
 		defer h.Close()
