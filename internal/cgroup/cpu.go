@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -180,27 +181,29 @@ func (r *reader) readCPUTime(u *Usage) {
 // CPUTime returns the cpu time that the job has used, including processes that have ended. It fails
 // with ErrNotFound if the job has no cgroup, and with ErrUnsupported if nothing counts it.
 func (j *Job) CPUTime() (time.Duration, error) {
+	r := &reader{}
+	used := j.cpuTime(r)
+	if used != nil {
+		return *used, nil
+	}
+	err := errors.Join(r.errs...)
+	if err == nil && r.dir.h != nil { // something counts it, but the file is gone
+		err = ErrNotFound
+	}
+	return 0, fmt.Errorf("cpu time of job %s: %w", j.id, cmp.Or(err, ErrUnsupported))
+}
+
+// cpuTime reads the job's cpu time, or returns nil.
+func (j *Job) cpuTime(r *reader) *time.Duration {
 	if d, ok := j.with("cpuacct"); ok {
-		ns, err := d.Uint(cpuacctUsage)
-		if err != nil {
-			return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
-		}
-		return time.Duration(min(ns, 1<<63-1)), nil
+		r.dir = d
+		return duration(r.number(cpuacctUsage), time.Nanosecond)
 	}
-	d, ok := j.v2()
-	if !ok {
-		return 0, fmt.Errorf("cpu time of job %s: no cpuacct controller: %w", j.id, ErrUnsupported)
+	if d, ok := j.v2(); ok {
+		r.dir = d
+		return duration(field(r.keyed(cpuStat), "usage_usec"), time.Microsecond)
 	}
-	m, err := d.Keyed(cpuStat)
-	if err != nil {
-		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, j.found(err))
-	}
-	used := duration(field(m, "usage_usec"), time.Microsecond)
-	if used == nil {
-		err := &kernfs.ParseError{File: d.Path(cpuStat), Text: fmt.Sprint(m), Err: ErrUnsupported}
-		return 0, fmt.Errorf("cpu time of job %s: %w", j.id, err)
-	}
-	return *used, nil
+	return nil
 }
 
 // Quota returns the cpu time for all jobs together, in cpus, as limited by the cgroups above them.

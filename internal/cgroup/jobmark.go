@@ -20,7 +20,7 @@ const maxJobMark = 60 << 10
 type JobMark struct {
 	// Begin is the execjob_begin that created the cgroup, with the job as of the last resize.
 	// Session and kill_delay are from its first launch.
-	Begin   *hostapi.Request `json:"begin"`
+	Begin    *hostapi.Request `json:"begin"`
 	Assigned `json:"granted"`
 }
 

@@ -131,17 +131,17 @@ func limitOfMemSoft(l *Limits) **int64 { return &l.MemSoft }
 
 // memoryFiles are the counter files of one version, and the keys in stat.
 type memoryFiles struct {
-	current, peak, stat       string
-	anon, shmem, file, faults string
+	current, peak, limit, stat string
+	anon, shmem, file, faults  string
 }
 
 var (
 	v1Memory = memoryFiles{
-		current: "memory.usage_in_bytes", peak: "memory.max_usage_in_bytes",
+		current: "memory.usage_in_bytes", peak: "memory.max_usage_in_bytes", limit: memoryLimit,
 		stat: "memory.stat", anon: "total_rss", shmem: "total_shmem", file: "total_cache", faults: "total_pgmajfault",
 	}
 	v2Memory = memoryFiles{
-		current: "memory.current", peak: "memory.peak", // since Linux 5.19
+		current: "memory.current", peak: "memory.peak", limit: memoryMax, // the peak since Linux 5.19
 		stat: "memory.stat", anon: "anon", shmem: "shmem", file: "file", faults: "pgmajfault",
 	}
 )

@@ -31,13 +31,7 @@ func (j *Job) Present() (Present, error) {
 		r.dir = d
 		p.Pids = r.number("pids.current")
 	}
-	if d, ok := j.with("cpuacct"); ok {
-		r.dir = d
-		p.CPU = duration(r.number(cpuacctUsage), time.Nanosecond)
-	} else if d, ok := j.v2(); ok {
-		r.dir = d
-		p.CPU = duration(field(r.keyed(cpuStat), "usage_usec"), time.Microsecond)
-	}
+	p.CPU = j.cpuTime(r)
 	if !r.found && !j.Exists() {
 		return Present{}, fmt.Errorf("present use of job %s: %w", j.id, ErrNotFound)
 	}
@@ -48,19 +42,10 @@ func (j *Job) Present() (Present, error) {
 }
 
 func (r *reader) presentMemory(p *Present) {
-	f := r.dir.memory()
-	m := r.keyed(f.stat)
-	shmem := field(m, f.shmem) // v1 before Linux 4.13 does not count it
-	if p.Mem = field(m, f.anon); p.Mem != nil && shmem != nil {
-		*p.Mem += *shmem
+	if s := r.sample(); s != nil {
+		used := s.used()
+		p.Mem, p.Cache = &used, &s.file
 	}
-	if p.Cache = field(m, f.file); p.Cache != nil && shmem != nil {
-		*p.Cache = max(0, *p.Cache-*shmem) // the kernel's page cache includes shared memory
-	}
-	limit := memoryMax
-	if !r.dir.h.v2 {
-		limit = memoryLimit
-	}
-	p.MemLimit = r.limit(limit)
+	p.MemLimit = r.limit(r.dir.memory().limit)
 	p.OOMKills = r.oomKills()
 }
