@@ -55,19 +55,21 @@ func (h *hook) openKernel(remsh string) error {
 	if err != nil {
 		return err
 	}
-	members := func(id string) ([]int, error) {
-		j, err := tree.Job(id)
-		if err != nil {
-			return nil, err
+	list := func(of func(*cgroup.Job) ([]int, error)) func(id string) ([]int, error) {
+		return func(id string) ([]int, error) {
+			j, err := tree.Job(id)
+			if err != nil {
+				return nil, err
+			}
+			return of(j)
 		}
-		return j.Processes()
 	}
 	environs := proc.NewEnvirons(roots.Proc)
 	facts := &stray.Reader{Procfs: roots.Proc, JobOf: tree.JobOf, Environ: environs.Read,
 		Hookhost: programsOfHookhost(roots.Proc, remsh), Qsub: h.policy.qsub()}
-	h.strays = newStrays(h.policy.MPI.Strays, facts, members, h.log)
+	h.strays = newStrays(h.policy.MPI.Strays, facts, list((*cgroup.Job).Processes), h.log)
 	if !h.policy.MPI.PerTask { // otherwise hook cgroup reports them
-		h.ranks = newRanks(roots.Proc, members, environs)
+		h.ranks = newRanks(roots.Proc, list((*cgroup.Job).Entered), environs)
 	}
 	return nil
 }
