@@ -69,7 +69,7 @@ func (h *Host) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.Str
 	if entry, say := h.attaches.next(h.log.WithField("job", id)); say {
 		entry.Info(note)
 	}
-	h.change(func(rec *jobstate.Record) { rec.AddNotes([]string{note}) }, id)
+	h.change(func(rec *jobstate.Record) { rec.AddStray(note) }, id)
 }
 
 // attachStray does the same as an attach from outside. The hooks get a pid, which was right if the

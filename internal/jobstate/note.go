@@ -21,19 +21,25 @@ func (rec *Record) AddNote(note string) {
 }
 
 // AddNotes adds new notes of hooks to the report: at most maxTexts, each cut at hostapi.MaxLine.
-func (rec *Record) AddNotes(notes []string) { rec.Notes = add(rec.Notes, notes) }
+func (rec *Record) AddNotes(notes []string) { rec.Notes = add(rec.Notes, notes, maxTexts) }
+
+// AddStray is AddNotes for a note about a stray. A user can cause any number of strays, so such
+// notes stop at a quarter of maxTexts, and what ends the job is still noted.
+func (rec *Record) AddStray(note string) {
+	rec.Notes = add(rec.Notes, []string{note}, maxTexts/4)
+}
 
 // AddLines adds new lines for the job's standard error, with the same bounds. They are also in the
 // report, because there may be nobody to write to the standard error.
 func (rec *Record) AddLines(lines []string) {
 	rec.AddNotes(lines)
-	rec.Told = add(rec.Told, lines)
+	rec.Told = add(rec.Told, lines, maxTexts)
 }
 
-func add(list, texts []string) []string {
+func add(list, texts []string, most int) []string {
 	for _, text := range texts {
 		text = hostapi.Clip(text, hostapi.MaxLine)
-		if len(list) >= maxTexts && !slices.Contains(list, text) {
+		if len(list) >= most && !slices.Contains(list, text) {
 			text = moreTexts
 		}
 		if !slices.Contains(list, text) {

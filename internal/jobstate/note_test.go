@@ -26,3 +26,14 @@ func TestTextsOfHooksAreBounded(t *testing.T) {
 		t.Error("the host's own note is lost")
 	}
 }
+
+// Strays that a user causes leave room for what the job's end is noted with.
+func TestNotesAboutStraysLeaveRoomForOthers(t *testing.T) {
+	rec := &Record{}
+	for i := range 10 * maxTexts {
+		rec.AddStray(fmt.Sprint("stray ", i))
+	}
+	if rec.AddNotes([]string{"why it ended"}); !slices.Contains(rec.Notes, "why it ended") {
+		t.Errorf("%d notes, and not why the job ended", len(rec.Notes))
+	}
+}
