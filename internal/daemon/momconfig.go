@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -55,8 +54,7 @@ func (c *configuration) noteSent(s settings.Settings) {
 // event checks the file once, so nothing has to be watched. The next job uses the configuration
 // that the administrator sees on the node. hook is the name of MoM's hook that sends the event.
 func (c *configuration) receive(ctx context.Context, hook string) {
-	path := c.sentPath(hook)
-	if path == "" || !c.isNew(path) {
+	if !c.isNew(hook) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, swapWithin)
@@ -68,37 +66,28 @@ func (c *configuration) receive(ctx context.Context, hook string) {
 	c.log.WithField("hook", hook).Info("PBS has sent a configuration: reloaded")
 }
 
-// sentPath returns where MoM stores the configuration of the hook that sends an event; "" if that
-// does not count, or is unknown. The configured MoM's counts, and not that of another MoM of this
-// host.
-func (c *configuration) sentPath(hook string) string {
+// isNew reads the configuration of the hook that sends an event and reports whether it has changed.
+// If several events see the change, only the first gets true. Only the hook counts whose
+// configuration a reload reads, and not that of another MoM of this host.
+func (c *configuration) isNew(hook string) bool {
 	c.sent.mu.Lock()
-	own := c.sent.own
-	c.sent.mu.Unlock()
+	defer c.sent.mu.Unlock()
 	home, err := c.file.Load().OpenPBS.MoMHome()
-	if own || err != nil || filepath.Base(hook) != hook {
-		return ""
+	if c.sent.own || err != nil || filepath.Base(hook) != hook {
+		return false
 	}
 	hooks := openpbs.HooksOf(home)
-	if _, err := os.Stat(hooks.Script(hook)); err != nil {
-		return ""
-	}
-	return hooks.Config(hook)
-}
-
-// isNew reads PBS's configuration and reports whether it has changed. If several events see the
-// change, only the first gets true.
-func (c *configuration) isNew(path string) bool {
-	text, err := settings.ReadSent(path)
+	text, err := settings.ReadSent(hooks.Config(hook))
 	switch {
 	case err == nil && len(text) == 0: // MoM has opened it and not written it yet
 		return false
 	case err != nil && !errors.Is(err, fs.ErrNotExist): // is refused once, and again if the reason changes
 		text = []byte(err.Error())
 	}
-	c.sent.mu.Lock()
-	defer c.sent.mu.Unlock()
 	if bytes.Equal(text, c.sent.text) {
+		return false
+	}
+	if ours, err := hooks.Ours(); err != nil || ours != hook {
 		return false
 	}
 	c.sent.text = text
