@@ -19,17 +19,21 @@ import (
 
 // Last returns the report, with its series, of the newest run of a job whose owner may admits, or
 // nil. An id may have been used twice, for jobs of two owners. The newest run has the highest run
-// count of those that ended on the last day or on the day with reports before it. A clock may have
-// been set back. Last fails with a *DamageError if that report is damaged.
+// count of those that ended on the last day with one. A clock may have been set back, so the day
+// before counts, too. Last fails with a *DamageError if that report is damaged.
 func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (found *report.Report, err error) {
 	days, err := s.days()
 	if err != nil {
 		return nil, err
 	}
 	of := func(n Name) bool { return n.Job == inName(job) && may(n.UID) }
-	for i := range slices.Backward(days) {
+	for i, day := range slices.Backward(days) {
+		from := i
+		if i > 0 && days[i-1] == dayBefore(day) {
+			from--
+		}
 		err := s.exclusively(ctx, func() (err error) {
-			found, err = s.lastOf(days[max(i-1, 0):i+1], job, of)
+			found, err = s.lastOf(days[from:i+1], job, of)
 			return err
 		})
 		if err != nil || found != nil {
@@ -39,7 +43,7 @@ func (s *Store) Last(ctx context.Context, job string, may func(uid int) bool) (f
 	return nil, nil
 }
 
-// lastOf does so for one day, which is the last of days, or for two.
+// lastOf is Last for one or two days. It returns nil if there is nothing on the last of them.
 func (s *Store) lastOf(days []string, job string, of func(Name) bool) (*report.Report, error) {
 	var files []file
 	for _, day := range slices.Backward(days) {
@@ -193,6 +197,15 @@ func (s *Store) days() ([]string, error) {
 	days = slices.DeleteFunc(days, func(name string) bool { return !isDay(name) })
 	slices.Sort(days)
 	return slices.Compact(days), nil
+}
+
+// dayBefore returns the name of the day before.
+func dayBefore(day string) string {
+	t, err := time.Parse(dayFormat, day)
+	if err != nil {
+		return ""
+	}
+	return t.AddDate(0, 0, -1).Format(dayFormat)
 }
 
 func isDay(name string) bool {

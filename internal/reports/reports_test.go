@@ -441,6 +441,19 @@ func TestNewestRunAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
+// A server that was set up anew counts from 0 again.
+func TestNewestRunIsNotThatOfAnOldJobWithTheSameID(t *testing.T) {
+	s := opened(t, roomy)
+	for run, end := range map[int]time.Time{2: noon.Add(-48 * time.Hour), 1: noon} {
+		r := ended("1.srv", alice, end, run)
+		r.PBSJob.RunCount = run
+		s.put(t, r)
+	}
+	r, err := s.Last(t.Context(), "1.srv", everybody)
+	must.NoError(t, err)
+	must.Equal(t, "run count", 1, r.PBSJob.RunCount)
+}
+
 // The first report of a process has old ones removed, and so has a part of the size that was
 // written since.
 func TestWritesRemoveOldReports(t *testing.T) {
