@@ -117,7 +117,7 @@ func (i *instance) watch() {
 // 6.9 the number has to do, and is used at once when the program ends.
 func (i *instance) killSession() error {
 	err := unix.PidfdSendSignal(i.pidfd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
-	if errors.Is(err, unix.EINVAL) || i.pidfd < 0 {
+	if err != nil && !errors.Is(err, unix.ESRCH) {
 		err = unix.Kill(-i.pid(), unix.SIGKILL)
 	}
 	return err
