@@ -68,7 +68,7 @@ func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 		}
 	}
 	out.JobStderr = lines
-	if told := rec.Diag[node]; strings.Contains(told, out.Diag) {
+	if told := rec.Diag[node]; told != "" { // has the epilogue's, too
 		out.Diag = told
 	}
 }
