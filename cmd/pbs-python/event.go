@@ -114,7 +114,7 @@ func socketIn(path string) string {
 	if !ok {
 		return ""
 	}
-	if socket, ok := table.Read(text)["socket"]; ok {
+	if socket := table.Read(text)["socket"]; strings.HasPrefix(socket, "/") {
 		return socket
 	}
 	return table.Socket
