@@ -96,7 +96,7 @@ func (k *kernel) examineController(u use) Finding {
 var kernelConfig = map[string]string{
 	"memory": "CONFIG_MEMCG", "cpuset": "CONFIG_CPUSETS", "cpu": "CONFIG_CGROUP_SCHED",
 	"io": "CONFIG_BLK_CGROUP", "blkio": "CONFIG_BLK_CGROUP", "net_cls": "CONFIG_CGROUP_NET_CLASSID",
-	"perf_event": "CONFIG_CGROUP_PERF",
+	"perf_event": "CONFIG_CGROUP_PERF", "devices": "CONFIG_CGROUP_DEVICE",
 }
 
 // whyNot returns why jobs do not get a controller, and what to do about it.
