@@ -166,7 +166,7 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job, grace time.Duration
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	// A stopped or frozen process handles SIGTERM only after it continues.
-	err = errors.Join(j.Hasten(), j.Signal(unix.SIGTERM), j.Signal(unix.SIGCONT))
+	err = errors.Join(j.Hasten(), j.SignalEach(unix.SIGTERM, unix.SIGCONT))
 	if thawErr := j.Thaw(ctx); !errors.Is(thawErr, cgroup.ErrUnsupported) && !errors.Is(thawErr, cgroup.ErrNotFound) {
 		err = errors.Join(err, thawErr)
 	}

@@ -70,11 +70,11 @@ func testAttach(t *testing.T, w world) {
 func testSignal(t *testing.T, w world) {
 	tree := w.tree(t)
 	j := newJob(t, tree, testJob, tree.someLimits())
-	if err := j.Signal(unix.SIGTERM); err != nil {
+	if err := j.SignalEach(unix.SIGTERM); err != nil {
 		t.Errorf("signal to nobody: %v", err)
 	}
 	p, outside := w.start(t, j.Join()), w.start(t, Join{})
-	must.NoError(t, j.Signal(unix.SIGTERM))
+	must.NoError(t, j.SignalEach(unix.SIGTERM))
 	p.gone(t)
 	outside.burn(t, time.Millisecond) // it is alive
 	if err := j.Wait(soon(t)); err != nil {

@@ -14,14 +14,6 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Signal sends sig to every process of the job once. Processes created meanwhile may not get it, so
-// use Kill for SIGKILL. Signal never signals the calling process. It continues after an error and
-// returns all of them.
-func (j *Job) Signal(sig syscall.Signal) error {
-	pids, err := j.Processes()
-	return errors.Join(append(j.signalThese(pids, sig), err)...)
-}
-
 // maxHeld limits the descriptors used for holding the processes of one job. It is a sixteenth of
 // this process's limit, because several jobs may end at the same time.
 var maxHeld = sync.OnceValue(func() int {

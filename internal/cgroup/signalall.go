@@ -54,7 +54,7 @@ func (j *Job) SignalAll(ctx context.Context, pids []int, sigs ...syscall.Signal)
 }
 
 // SignalEach is like SignalAll but does not freeze the job. It may miss processes that are forked
-// meanwhile.
+// meanwhile, so use Kill for SIGKILL.
 func (j *Job) SignalEach(sigs ...syscall.Signal) error { return j.signalEach(1, sigs) }
 
 func (j *Job) signalEach(rounds int, sigs []syscall.Signal) error {
