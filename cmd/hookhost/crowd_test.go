@@ -220,7 +220,7 @@ func TestCrowdOfUsersLeavesRootDescriptors(t *testing.T) {
 		t.Errorf("root was answered after %v", took)
 	}
 	log, err := os.ReadFile(n.path("log"))
-	said := strings.Count(string(log), "no more may be") + strings.Count(string(log), "that may be")
+	said := strings.Count(string(log), "connections, which is the limit")
 	if err != nil || said != 1 {
 		t.Errorf("%d lines on refused connections: %v", said, err)
 	}

@@ -50,7 +50,7 @@ func noGrant(j *cgroup.Job) error {
 func outdated(g *inventory.Grant, inv *inventory.Inventory) error {
 	if inv == nil {
 		if len(g.Devices) > 0 {
-			return errors.New("what devices this host has is not known yet")
+			return errors.New("the devices of this host are not known yet")
 		}
 		return nil
 	}

@@ -461,7 +461,7 @@ func TestStoreFails(t *testing.T) {
 	}
 	for _, e := range []hostapi.Event{hostapi.EventStartup, hostapi.EventPeriodic} {
 		if _, err := n.event(e); hostapi.KindOf(err) != hostapi.KindNode ||
-			!strings.Contains(err.Error(), "hook cgroup does not learn of the devices") {
+			!strings.Contains(err.Error(), "hook cgroup cannot read the inventory") {
 			t.Errorf("%s: %v", e, err)
 		}
 	}
@@ -599,7 +599,7 @@ func TestWildcardWhileDriverHangs(t *testing.T) {
 				t.Errorf("while the driver hangs: open %s: %v", tt.node.Path, got)
 			}
 		}
-		const want = `"c *:* rw" may let every job open GPUs, and it is not known which there are (no result within 100ms; it goes on): left out: ["c *:* rw"]`
+		const want = `"c *:* rw" may let every job open GPUs that are not known (no result within 100ms; the scan continues): left out: ["c *:* rw"]`
 		if inv, err := inventory.Load(n.state); err != nil || !strings.HasSuffix(sourceOf(inv, allowSource).Note,
 			want) {
 			t.Errorf("doctor sees %+v, %v", inv, err)

@@ -54,12 +54,12 @@ func (s *inventoryKeeper) load() {
 	inv, err := inventory.Load(s.dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warnf("the devices are looked for anew: %v", err)
+			s.log.Warnf("scanning for devices again: %v", err)
 		}
 		return
 	}
 	if !s.numbered(inv) {
-		s.log.Info("the devices are looked for anew: their numbers may have changed since")
+		s.log.Info("scanning for devices again: their numbers may have changed")
 		return
 	}
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 		switch {
 		case old != nil && source == sourceOf(old, source.Name): // already logged
 		case source.Error != "":
-			s.log.Warnf("devices: %s: what there is is not known: %s", source.Name, source.Error)
+			s.log.Warnf("devices: %s: not known: %s", source.Name, source.Error)
 		case source.Note != "":
 			s.log.Infof("devices: %s: %d found: %s", source.Name, source.Count, source.Note)
 		case source.Count > 0:
@@ -158,10 +158,10 @@ func (s *inventoryKeeper) late(limit time.Duration) {
 	if inv == nil {
 		inv = &inventory.Inventory{Devices: []topology.Device{}}
 	}
-	problem := fmt.Sprintf("no result within %v; it goes on", limit)
+	problem := fmt.Sprintf("no result within %v; the scan continues", limit)
 	s.inv = withSource(inv, inventory.Source{Name: lateSource, Error: problem})
 	s.mu.Unlock()
-	s.log.Warnf("devices: what there is is not known: %s", problem)
+	s.log.Warnf("devices: not known: %s", problem)
 	s.store()
 }
 
@@ -226,7 +226,7 @@ func (s *inventoryKeeper) store() {
 	s.storing.Lock()
 	defer s.storing.Unlock()
 	if s.unstored = s.current().Store(s.dir); s.unstored != nil {
-		s.log.Errorf("hook cgroup does not learn of the devices: %v", s.unstored)
+		s.log.Errorf("hook cgroup cannot read the inventory: %v", s.unstored)
 	}
 }
 
@@ -243,7 +243,7 @@ func (s *inventoryKeeper) rewrite() error {
 		s.unstored = inv.Store(s.dir)
 	}
 	if s.unstored != nil {
-		return hostapi.Errorf(hostapi.KindNode, "hook cgroup does not learn of the devices: %w", s.unstored)
+		return hostapi.Errorf(hostapi.KindNode, "hook cgroup cannot read the inventory: %w", s.unstored)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (h *hook) await(ctx context.Context, done <-chan struct{}) {
 func (h *hook) countProcesses() {
 	err := h.account(h.life, time.Duration(h.policy.Devices.ProbeTimeout))
 	if err != nil && !errors.Is(err, inventory.ErrNoNVML) && h.life.Err() == nil {
-		h.log.Infof("GPU accounting mode is not on, so reports tell less of GPUs: %v", err)
+		h.log.Infof("turn on GPU accounting mode, without which reports say less about GPUs: %v", err)
 	}
 }
 

@@ -178,7 +178,7 @@ func unknown(inv *inventory.Inventory, names ...string) string {
 	if asked {
 		return ""
 	}
-	return cmp.Or(sourceOf(inv, lateSource).Error, "nobody has looked yet")
+	return cmp.Or(sourceOf(inv, lateSource).Error, "there was no scan yet")
 }
 
 // opened describes what a rule would let every job open, or returns "". Rules of the base list
@@ -193,7 +193,7 @@ func (u unseen) opened(r devrule.Rule, base bool) string {
 	if u.why == "" || base || r.Kind == devrule.Block || !u.mayBeGPU(r.Major, r.Minor) {
 		return ""
 	}
-	return fmt.Sprintf("may let every job open GPUs, and it is not known which there are (%s)", u.why)
+	return fmt.Sprintf("may let every job open GPUs that are not known (%s)", u.why)
 }
 
 func (u unseen) mayBeGPU(major, minor uint32) bool {

@@ -99,7 +99,7 @@ func TestGuardedWhileUnknown(t *testing.T) {
 		said   string // part of the message; "" if the entry stays
 	}{
 		{name: "first start", allow: "c *:* rwm",
-			said: `"c *:* rwm" may let every job open GPUs, and it is not known which there are (nobody has looked yet): left out: ["c *:* rwm"]`},
+			said: `"c *:* rwm" may let every job open GPUs that are not known (there was no scan yet): left out: ["c *:* rwm"]`},
 		{name: "first start, a driver is slow", inv: late, allow: "c *:* rw", said: "(no result within 10s)"},
 		{name: "a driver hangs", inv: hangs, allow: "c *:* r", said: "(nvidia: no answer within 20s)"},
 		{name: "a driver hangs, and what it had is known", inv: found([]topology.Device{a100(0)}, hangs.Sources...),

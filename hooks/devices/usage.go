@@ -119,7 +119,7 @@ func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 	defer h.marking.Unlock()
 	before, err := sinceOf(j)
 	if err != nil {
-		h.logOf(j.ID()).Warnf("what its GPUs do will not be known: %v", err)
+		h.logOf(j.ID()).Warnf("the use of its GPUs will not be reported: %v", err)
 		return
 	}
 	got, fresh := since{}, []string{}
@@ -132,7 +132,7 @@ func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 		fresh = append(fresh, id)
 	}
 	if err := got.mark(j); err != nil {
-		h.logOf(j.ID()).Warnf("what its GPUs do will not be known: %v", err)
+		h.logOf(j.ID()).Warnf("the use of its GPUs will not be reported: %v", err)
 		return
 	}
 	if len(fresh) > 0 {
@@ -145,7 +145,7 @@ func (h *hook) noteSince(j *cgroup.Job, g *inventory.Grant) {
 func (h *hook) noteEnergy(j *cgroup.Job, uuids []string) {
 	u, err := h.ask(h.life, time.Duration(h.policy.Devices.ProbeTimeout), uuids...)
 	if err != nil {
-		h.logOf(j.ID()).Infof("what its GPUs had used before it is not known: %v", err)
+		h.logOf(j.ID()).Infof("the energy of its GPUs will not be reported: %v", err)
 		return
 	}
 	h.marking.Lock()
@@ -190,13 +190,13 @@ func (s since) mark(j *cgroup.Job) error {
 func (h *hook) measure(ctx context.Context, j *cgroup.Job, g *inventory.Grant) []hostapi.DeviceUsage {
 	got, err := sinceOf(j)
 	if err != nil {
-		h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)
+		h.logOf(j.ID()).Warnf("the use of its GPUs is not reported: %v", err)
 	}
 	var after *inventory.NVIDIAUsage
 	uuids := countedUUIDs(g) // none if a resize removed all of them
 	if len(got) > 0 && len(uuids) > 0 && h.ask != nil {
 		if after, err = h.ask(ctx, usageLimit, uuids...); err != nil {
-			h.logOf(j.ID()).Warnf("what its GPUs did is not known: %v", err)
+			h.logOf(j.ID()).Warnf("the use of its GPUs is not reported: %v", err)
 		}
 	}
 	list := devicesUsed(g, got, after, h.now())

@@ -23,9 +23,9 @@ func (s *shares) enter(peer string) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.of[peer] >= s.each:
-		return fmt.Errorf("%s has %d connections, no more may be", peer, s.each)
+		return fmt.Errorf("%s has %d connections, which is the limit", peer, s.each)
 	case s.all >= s.most:
-		return fmt.Errorf("%s would have one connection more than the %d that may be", peer, s.most)
+		return fmt.Errorf("%s: all users have %d connections, which is the limit", peer, s.most)
 	}
 	if s.of == nil {
 		s.of = map[string]int{}

@@ -26,7 +26,7 @@ func TestConnectionsOfAllUsers(t *testing.T) {
 	if got := strings.TrimSpace(string(helper(t, nobody, "hold", socket, "30"))); got != "8" {
 		t.Errorf("uid %d holds %s connections, want 8", nobody, got)
 	}
-	want := fmt.Sprintf("uid %d connect: uid %[1]d has 8 connections, no more may be", nobody)
+	want := fmt.Sprintf("uid %d connect: uid %[1]d has 8 connections, which is the limit", nobody)
 	if got := <-said; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}
@@ -41,7 +41,7 @@ func TestConnectionsOfAllUsers(t *testing.T) {
 	// A request would be answered likewise, unless the host hangs up before it is written.
 	a := string(helper(t, nobody, "hear", socket))
 	if !strings.HasPrefix(a, "HTTP/1.1 409") ||
-		!strings.HasSuffix(a, "more than the 20 that may be\",\"kind\":\"busy\"}\n") {
+		!strings.HasSuffix(a, "all users have 20 connections, which is the limit\",\"kind\":\"busy\"}\n") {
 		t.Errorf("uid %d hears %q", nobody, a)
 	}
 	if a, err := rawCall(socket, "GET", "/v1/jobs", ""); err != nil || a.Status != 200 {

@@ -72,7 +72,7 @@ func (t *Turns) join(caller string) (*line, error) {
 		t.callers[caller] = l
 	}
 	if t.Most > 0 && l.calls >= t.Most {
-		return nil, hostapi.Errorf(hostapi.KindBusy, "%d requests are under way, no more may be", t.Most)
+		return nil, hostapi.Errorf(hostapi.KindBusy, "%d requests are under way, which is the limit", t.Most)
 	}
 	l.calls++
 	return l, nil

@@ -69,10 +69,10 @@ func TestFailuresOfAHookAreToldApart(t *testing.T) {
 		{name: "unknown key", config: `mood = "bad"`, kind: "node", action: "rerun", failAction: true,
 			message: "line 1: mood: unknown key"},
 		{name: "print early", program: "print-early", kind: "node", action: "rerun", failAction: true,
-			message: "start hook h: it does not answer as a hook does: Unrecognized remote plugin message: " +
-				"hello from misbehave (its main calls hostapi.Serve: docs/hooks.md)"},
+			message: "start hook h: its answer is not that of a hook: Unrecognized remote plugin message: " +
+				"hello from misbehave (main must call hostapi.Serve: docs/hooks.md)"},
 		{name: "wrong version", program: "wrong-version", kind: "node", action: "rerun", failAction: true,
-			message: "start hook h: it does not answer as a hook does: incompatible API version with plugin. Plugin " +
+			message: "start hook h: its answer is not that of a hook: incompatible API version with plugin. Plugin " +
 				"version: 99, Client versions: [1]"},
 		{name: "exit at start", program: "exit-at-start", kind: "node", action: "rerun", failAction: true,
 			message: "start hook h: it ended before it was ready: exit status 3"},

@@ -71,7 +71,7 @@ func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 			return err
 		}
 		if waits != nil && waits.First {
-			h.log.Errorf("reports of finished jobs wait until there is room: %v", err)
+			h.log.Errorf("reports of finished jobs cannot be written and are kept in memory: %v", err)
 		}
 	}
 	return h.forget(rec.Job.ID)
@@ -82,10 +82,10 @@ func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 func (h *Host) drain() {
 	moved, err := h.opt.Reports.Drain()
 	if moved > 0 {
-		h.log.Infof("reports of %d finished jobs that had to wait are on disk", moved)
+		h.log.Infof("wrote the reports of %d finished jobs, which had been kept in memory", moved)
 	}
 	if err != nil {
-		h.log.Debugf("reports of finished jobs wait on: %v", err)
+		h.log.Debugf("reports of finished jobs are still kept in memory: %v", err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (q *turns) enter(id string, c class) (turn chan struct{}, err error) {
 		return nil, nil
 	}
 	if first := behind(line, inquiry); c == request && len(line)-first >= maxRequests {
-		return nil, fmt.Errorf("%d requests wait already, no more may", maxRequests)
+		return nil, fmt.Errorf("%d requests are already waiting, which is the limit", maxRequests)
 	}
 	turn = make(chan struct{})
 	q.waiting[id] = slices.Insert(line, behind(line, c), waiter{c, turn})

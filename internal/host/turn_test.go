@@ -166,7 +166,7 @@ func TestQueueBoundsRequests(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := q.acquire(t.Context(), "1", request); err == nil ||
-			err.Error() != "1024 requests wait already, no more may" {
+			err.Error() != "1024 requests are already waiting, which is the limit" {
 			t.Errorf("one too many: %v", err)
 		}
 		if release, err := q.acquire(t.Context(), "2", request); err != nil {

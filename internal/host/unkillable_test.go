@@ -67,7 +67,7 @@ func TestProgramThatDoesNotDie(t *testing.T) {
 		t.Errorf("kind %q, want the alarm", v.Kind)
 	}
 	list, err := h.Hooks()
-	want := fmt.Sprintf("program %d was killed, since an alarm rang: its end is waited for", pid)
+	want := fmt.Sprintf("program %d was killed by an alarm: waiting", pid)
 	if err != nil || list[0].State != "starting" || !strings.Contains(list[0].Error, want) {
 		t.Errorf("status %+v, %v, want %q", list, err, want)
 	}
@@ -77,7 +77,7 @@ func TestProgramThatDoesNotDie(t *testing.T) {
 	}
 	must(t, h, hostapi.EventBegin, "2.srv")
 	must(t, h, hostapi.EventEnd, "2.srv")
-	left := fmt.Sprintf("program %d does not die of SIGKILL", pid)
+	left := fmt.Sprintf("kill program %d: it hangs in the kernel", pid)
 	if n := strings.Count(n.log.String(), left); n != 1 {
 		t.Errorf("the log says %d times that it is left behind", n)
 	}

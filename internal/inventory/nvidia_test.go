@@ -81,7 +81,7 @@ func TestMIGModeIsNotKnown(t *testing.T) {
 func TestNVMLKnowsOfNoGPU(t *testing.T) {
 	roots, o := fixture(t, "a100x8")
 	inv := scanWith(t, roots, o, func(n *NVIDIA) { n.GPUs = nil })
-	if len(inv.Devices) != 0 || !strings.Contains(inv.Sources[0].Error, "NVML knows of no GPU") {
+	if len(inv.Devices) != 0 || !strings.Contains(inv.Sources[0].Error, "NVML finds no GPU") {
 		t.Errorf("%d devices, source %+v", len(inv.Devices), inv.Sources[0])
 	}
 }

@@ -62,7 +62,7 @@ func (s *scan) nvml(answer *NVIDIA, pci []pciDevice) found {
 		}
 	}
 	if len(answer.GPUs) == 0 && slices.ContainsFunc(pci, isNVIDIA) {
-		failed.add("the driver is loaded and bound, and NVML knows of no GPU")
+		failed.add("the driver is loaded and bound, but NVML finds no GPU")
 	}
 	f := s.nvidiaDevices(answer.GPUs, &failed, &notes)
 	f.sources = []Source{{Name: "nvml", Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
@@ -84,7 +84,7 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 		failed.add("%v", err)
 	}
 	if len(gpus) == 0 && len(failed) == 0 && slices.ContainsFunc(pci, isNVIDIA) {
-		failed.add("the driver is loaded and bound, and tells of no GPU in %s", s.roots.Proc.Path(nvidiaGPUs))
+		failed.add("the driver is loaded and bound, but lists no GPU in %s", s.roots.Proc.Path(nvidiaGPUs))
 	}
 	// Only NVML knows the UUID of an instance, by which a program selects it. Without it a job
 	// would use the first of several instances. So such a GPU is left out. A GPU in MIG mode
@@ -95,7 +95,7 @@ func (s *scan) nvidiaProc(loaded bool, version string, pci []pciDevice) found {
 		if err != nil {
 			failed.add("MIG instances of %s: %v", g.PCI, err)
 		} else if len(instances) > 0 {
-			notes.add("%s is left out: it has %d MIG instances, which NVML alone can name", g.PCI, len(instances))
+			notes.add("%s is left out: it has %d MIG instances, which only NVML can identify", g.PCI, len(instances))
 			mig[g.PCI] = s.migNodes(g.Minor, instances, &notes)
 		}
 		return err != nil || len(instances) > 0
@@ -317,7 +317,7 @@ func nvidiaShared(majors map[string]uint32, notes *problems) []topology.DeviceNo
 	uvm, ok := majors["nvidia-uvm"]
 	if !ok {
 		// CUDA's library loads the module when root runs the first program, but a job cannot.
-		notes.add("the module nvidia-uvm is not loaded, and CUDA does not work without: run nvidia-modprobe -u -c 0 " +
+		notes.add("the module nvidia-uvm is not loaded, which CUDA needs: run nvidia-modprobe -u -c 0 " +
 			"at boot")
 		return shared
 	}

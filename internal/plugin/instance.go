@@ -108,7 +108,7 @@ func (i *instance) watch() {
 			l.end()
 		}
 	case <-time.After(outputGrace):
-		i.stderr.log.Warnf("program %d has ended, but a process that it has started holds its output", pid)
+		i.stderr.log.Warnf("program %d has ended, but a process that it started still has its output open", pid)
 	}
 }
 
@@ -148,7 +148,7 @@ func (i *instance) kill() {
 	select {
 	case <-i.exited:
 	case <-time.After(killGrace):
-		i.stderr.log.Errorf("program %d does not die of SIGKILL (it hangs in the kernel): it is left behind", i.pid())
+		i.stderr.log.Errorf("kill program %d: it hangs in the kernel and is left behind", i.pid())
 	}
 	i.conn.close()
 	i.host.Close()
@@ -195,7 +195,7 @@ func (i *instance) startError(ctx context.Context, err error) error {
 		return fmt.Errorf("it ended before it was ready: %s", i.cause())
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n") // drops several lines of advice
-	return fmt.Errorf("it does not answer as a hook does: %s (its main calls hostapi.Serve: docs/hooks.md)",
+	return fmt.Errorf("its answer is not that of a hook: %s (main must call hostapi.Serve: docs/hooks.md)",
 		hostapi.Clip(first, 200))
 }
 

@@ -91,7 +91,7 @@ func (p *Plugin) drop(inst *instance) {
 		return
 	}
 	if inst.killed.Load() {
-		p.failure = fmt.Errorf("program %d was killed, since an alarm rang: its end is waited for, %v at most",
+		p.failure = fmt.Errorf("program %d was killed by an alarm: waiting up to %v for it to end",
 			inst.pid(), killGrace)
 	} else {
 		p.failure = fmt.Errorf("hook %s: crashed: %s", p.hook.Name, inst.cause())

@@ -149,7 +149,7 @@ func (p *Plugin) awaitBefore(ctx context.Context) {
 }
 
 // replaced explains why a start takes long.
-const replaced = "the program that it replaces has not ended: its end is waited for"
+const replaced = "waiting for the program that it replaces to end"
 
 // waits reports whether an earlier program has not ended yet.
 func (p *Plugin) waits() bool {
