@@ -200,13 +200,13 @@ func atRest(b *testing.B, what string, pids map[string]int) {
 	var rest []string
 	for _, name := range slices.Sorted(maps.Keys(pids)) {
 		pid := pids[name]
-		wakeups := float64(least[name]) / span.Seconds()
-		b.ReportMetric(wakeups, name+"-wakeups/s")
+		perSecond := float64(least[name]) / span.Seconds()
+		b.ReportMetric(perSecond, name+"-switches/s")
 		b.ReportMetric(float64(status(b, pid, "VmRSS")), name+"-rss-kB")
 		b.ReportMetric(float64(pss(b, pid)), name+"-pss-kB")
-		rest = append(rest, fmt.Sprintf("%s %.0f MB, %.1f/s", name, float64(status(b, pid, "VmRSS"))/1000, wakeups))
+		rest = append(rest, fmt.Sprintf("%s %.0f MB, %.1f/s", name, float64(status(b, pid, "VmRSS"))/1000, perSecond))
 	}
-	cgrouptest.Line(b, "resident memory and wake-ups, "+what, strings.Join(rest, "; "), "0/s", "0/s")
+	cgrouptest.Line(b, "resident memory and thread switches, "+what, strings.Join(rest, "; "), "0/s", "0/s")
 	b.ReportMetric(0, "ns/op")
 }
 
