@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -82,47 +80,4 @@ func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
-}
-
-// The table and the report of a live job tell the time that it has left. They tell it no more when
-// the job is over.
-func TestTimeLeftIsTold(t *testing.T) {
-	n := newNode(t)
-	job := n.start("run", "--job", "87.x", "-l", "walltime=01:00:00", "--report=json", "--", "sh", "-c",
-		"echo started; read x; exit 0")
-	free := n.start("run", "--job", "88.x", "--report=json", "-l", "ncpus=0", "--", "sh", "-c",
-		"echo started; read x; exit 0")
-	columns := map[string][]string{}
-	for line := range strings.Lines(n.hookhost("jobs").stdout) {
-		f := strings.Fields(line)
-		columns[f[0]] = f
-	}
-	if d := cmp.Diff([]string{"JOB", "NAME", "OWNER", "STATE", "ELAPSED", "LEFT"}, columns["JOB"][:6]); d != "" {
-		t.Fatalf("(-want +got)\n%s", d)
-	}
-	if left := columns["87.x"][5]; !strings.HasPrefix(left, "00:59:") {
-		t.Errorf("%s left of an hour", left)
-	}
-	if left := columns["88.x"][5]; left != "-" {
-		t.Errorf("%s left of what nothing limits", left)
-	}
-	if text := n.hookhost("report", "87.x").stdout; !strings.Contains(text, " of 01:00:00 requested, 0%; 00:59:") {
-		t.Errorf("report of a live job: %q", text)
-	}
-	if text := n.hookhost("report", "87.x", "--format=json").stdout; !strings.Contains(text,
-		`"walltime_left_seconds":35`) {
-		t.Errorf("report of a live job: %q", text)
-	}
-	if text := n.hookhost("report", "88.x", "--format=json").stdout; strings.Contains(text,
-		"walltime_left_seconds") {
-		t.Errorf("report of a live job without a limit: %q", text)
-	}
-	job.stdin.Close()
-	free.stdin.Close()
-	job.report(t)
-	free.report(t)
-	if text := n.hookhost("report", "87.x", "--format=json").stdout; strings.Contains(text,
-		"walltime_left_seconds") {
-		t.Errorf("report of a finished job: %q", text)
-	}
 }
