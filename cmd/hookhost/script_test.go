@@ -27,8 +27,9 @@ func TestScript(t *testing.T) {
 	root, err := os.MkdirTemp("", "hh") // the paths of sockets have to be short
 	must.NoError(t, err, os.Chmod(root, 0o711))
 	t.Cleanup(func() { os.RemoveAll(root) })
+	deadline, _ := t.Deadline()
 	testscript.RunT(scripts{t}, testscript.Params{Dir: "testdata/script", WorkdirRoot: root, RequireUniqueNames: true,
-		Setup: setUpNode,
+		Setup: setUpNode, Deadline: deadline,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": scriptDaemon, "event": scriptEvent, "exits": scriptExits, "refused": scriptRefused,
 			"says": scriptSays, "waitfor": scriptWaitFor, "finished": scriptFinished, "cgroup": scriptCgroup,
@@ -64,6 +65,12 @@ func setUpNode(env *testscript.Env) error {
 		return err
 	}
 	env.Values["node"] = &scriptNode{node: n}
+	env.Defer(n.killProcessesOfAFailure)
+	if deadline, ok := n.t.(*testing.T).Deadline(); ok {
+		// testscript signals only the shell of a command that has one, a little before this.
+		kill := time.AfterFunc(time.Until(deadline)*19/20, n.killClients)
+		env.Defer(func() { kill.Stop() })
+	}
 	env.Vars = append(env.Vars, n.env()[len(os.Environ()):]...)
 	for name, value := range map[string]string{"PATH": built + ":" + os.Getenv("PATH"), "TMPDIR": os.TempDir(),
 		"BUILT": built, "TESTDATA": testdata, "PREFIX": n.prefix} {
@@ -71,6 +78,32 @@ func setUpNode(env *testscript.Env) error {
 	}
 	n.open()
 	return nil
+}
+
+// killProcessesOfAFailure ends what a script that failed has left. testscript waits for background
+// commands, and so until every process that has inherited their output has ended.
+func (n *node) killProcessesOfAFailure() {
+	if !n.t.Failed() {
+		return
+	}
+	defer n.removeCgroups()
+	defer n.killClients()
+	n.endDaemon()
+}
+
+// killClients kills the processes whose environment names the node's folder, except its daemon.
+func (n *node) killClients() {
+	daemon := n.owner()
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		b, _ := os.ReadFile(file)
+		environ := string(b)
+		pid, err := strconv.Atoi(strings.Split(file, "/")[2])
+		if err == nil && pid != os.Getpid() && pid != daemon &&
+			(strings.Contains(environ, "="+n.dir+"/") || strings.Contains(environ, "="+n.dir+"\x00")) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 func nodeOf(ts *testscript.TestScript) *scriptNode { return ts.Value("node").(*scriptNode) }
