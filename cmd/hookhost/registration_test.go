@@ -21,7 +21,7 @@ import (
 // scriptPBSServer is `pbsserver`: a PBS server without hooks, behind the stand-in for qmgr in
 // testdata. Its state is in the folder pbs, with a line in log for each change. Nothing of this
 // machine's PBS is found.
-func scriptPBSServer(ts *testscript.TestScript, neg bool, args []string) {
+func scriptPBSServer(ts *testscript.TestScript, args []string) {
 	state := ts.MkAbs("pbs")
 	ts.Check(os.RemoveAll(state))
 	ts.Check(os.MkdirAll(state, 0o755))
@@ -39,7 +39,7 @@ func scriptPBSServer(ts *testscript.TestScript, neg bool, args []string) {
 // scriptQmgr is `qmgr DIRECTIVE...`. The directive `import HOOK FILE` imports a script. In place of
 // a FILE, `older` is a script of an older hookhost, and `older:HOOK` one that notes a disabled
 // hook.
-func scriptQmgr(ts *testscript.TestScript, neg bool, args []string) {
+func scriptQmgr(ts *testscript.TestScript, args []string) {
 	for _, directive := range args {
 		words := strings.Fields(directive)
 		if words[0] != "import" {
@@ -59,7 +59,7 @@ func scriptQmgr(ts *testscript.TestScript, neg bool, args []string) {
 
 // scriptRegistered is `registered [NOTED]`: the hook hookhost is there as it ought to be. NOTED is
 // the hook that it has disabled.
-func scriptRegistered(ts *testscript.TestScript, neg bool, args []string) {
+func scriptRegistered(ts *testscript.TestScript, args []string) {
 	var hook struct {
 		Attributes map[string]string
 		Script     string

@@ -31,11 +31,21 @@ func TestScript(t *testing.T) {
 	testscript.RunT(scripts{t}, testscript.Params{Dir: "testdata/script", WorkdirRoot: root, RequireUniqueNames: true,
 		Setup: setUpNode, Deadline: deadline,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"daemon": scriptDaemon, "event": scriptEvent, "exits": scriptExits, "refused": scriptRefused,
-			"says": scriptSays, "waitfor": scriptWaitFor, "finished": scriptFinished, "cgroup": scriptCgroup,
-			"sleeper": scriptSleeper, "injob": scriptInJob, "frozen": scriptFrozen,
-			"pbsserver": scriptPBSServer, "qmgr": scriptQmgr, "registered": scriptRegistered,
+			"daemon": plain(scriptDaemon), "exits": plain(scriptExits), "refused": plain(scriptRefused),
+			"finished": plain(scriptFinished), "sleeper": plain(scriptSleeper), "pbsserver": plain(scriptPBSServer),
+			"qmgr": plain(scriptQmgr), "registered": plain(scriptRegistered), "event": scriptEvent, "says": scriptSays,
+			"waitfor": scriptWaitFor, "cgroup": scriptCgroup, "injob": scriptInJob, "frozen": scriptFrozen,
 		}})
+}
+
+// plain is a command that takes no `!`.
+func plain(f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg {
+			ts.Fatalf("this command takes no !")
+		}
+		f(ts, args)
+	}
 }
 
 // scripts has scripts run beside others where other tests do.
@@ -109,7 +119,7 @@ func (n *node) killClients() {
 func nodeOf(ts *testscript.TestScript) *scriptNode { return ts.Value("node").(*scriptNode) }
 
 // scriptDaemon is `daemon start|stop|kill|reload`. The variable DAEMON has its pid.
-func scriptDaemon(ts *testscript.TestScript, neg bool, args []string) {
+func scriptDaemon(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)
 	switch strings.Join(args, " ") {
 	case "start":
@@ -150,20 +160,20 @@ func run(ts *testscript.TestScript, args []string) (status int, stdout, stderr s
 }
 
 // scriptExits is `exits STATUS [as USER] PROGRAM ARG...`.
-func scriptExits(ts *testscript.TestScript, neg bool, args []string) {
+func scriptExits(ts *testscript.TestScript, args []string) {
 	status, _, _ := run(ts, args[1:])
 	if got := strconv.Itoa(status); got != args[0] {
 		ts.Fatalf("exit status %s, want %s", got, args[0])
 	}
 }
 
-// scriptRefused is `refused STATUS TEXT [as USER] PROGRAM ARG...`: one line of standard error has
-// TEXT, and nothing is on standard output.
-func scriptRefused(ts *testscript.TestScript, neg bool, args []string) {
+// scriptRefused is `refused STATUS TEXT [as USER] PROGRAM ARG...`: one line of standard error, of
+// hookhost, has TEXT, and nothing is on standard output.
+func scriptRefused(ts *testscript.TestScript, args []string) {
 	status, stdout, stderr := run(ts, args[2:])
 	if got := strconv.Itoa(status); got != args[0] || stdout != "" || strings.Count(stderr, "\n") != 1 ||
-		len(stderr) > 500 || !strings.Contains(stderr, args[1]) {
-		ts.Fatalf("exit status %s, want %s and one line with %q", got, args[0], args[1])
+		len(stderr) > 500 || !strings.HasPrefix(stderr, "hookhost: ") || !strings.Contains(stderr, args[1]) {
+		ts.Fatalf("exit status %s, want %s and one line of hookhost's with %q", got, args[0], args[1])
 	}
 }
 
@@ -198,7 +208,7 @@ func scriptEvent(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // scriptFinished is `finished JOB [USER UID AGO STATUS HOST]`: a job that ended so long ago.
-func scriptFinished(ts *testscript.TestScript, neg bool, args []string) {
+func scriptFinished(ts *testscript.TestScript, args []string) {
 	args = append(args, []string{"nobody", "65534", "1h", "0", "n1"}[len(args)-1:]...)
 	uid, err := strconv.Atoi(args[2])
 	ts.Check(err)
@@ -220,7 +230,7 @@ func scriptCgroup(ts *testscript.TestScript, neg bool, args []string) {
 
 // scriptSleeper is `sleeper NAME [USER]`: a process in a session of its own, root's or a user's.
 // The variable NAME has its pid.
-func scriptSleeper(ts *testscript.TestScript, neg bool, args []string) {
+func scriptSleeper(ts *testscript.TestScript, args []string) {
 	var uid uint32
 	if len(args) > 1 {
 		uid = users[args[1]]
