@@ -25,8 +25,8 @@ func (m *machine) countDevices(own []int) {
 	}
 }
 
-// assign gives the devices in picked to the job.
-func (m *machine) assign(picked []int) {
+// reserve counts the devices in picked as the job's.
+func (m *machine) reserve(picked []int) {
 	m.near = map[int]int{}
 	for _, i := range picked {
 		numa := m.req.Devices[i].NUMA

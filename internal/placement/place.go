@@ -101,7 +101,7 @@ func Place(node *topology.Node, req Request) (Assignment, error) {
 		return Assignment{}, err
 	}
 	if len(picked) > 0 {
-		m.assign(picked)
+		m.reserve(picked)
 	}
 	if req.NCPUs > 0 && !req.Keep.IsEmpty() {
 		if a, ok := replace(node, req, m); ok {
