@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -20,16 +21,11 @@ import (
 // has different figures now, the site has defined it.
 func (p *policy) othersVnodes(node *topology.Node, name string, known map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) (stale map[string]*hostapi.Vnode, site []*hostapi.Vnode) {
-	reported := map[string]bool{name: true}
-	if p.Vnodes.PerNUMANode {
-		for _, n := range node.NUMA {
-			reported[vnodeName(name, n.ID)] = true
-		}
-	}
+	reported := p.vnodesOfHost(node, name, nil)
 	for vnode, v := range known {
 		before, isNoted := noted[vnode]
 		switch {
-		case v == nil || reported[vnode]:
+		case v == nil || slices.Contains(reported, vnode):
 		case isNoted && v.ResourcesAvailable["ncpus"] == before["ncpus"] &&
 			v.ResourcesAvailable["mem"] == before["mem"]:
 			if stale == nil {
