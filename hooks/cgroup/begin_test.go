@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -45,6 +47,41 @@ func TestBeginOverLeftover(t *testing.T) {
 			t.Errorf("process lives: %v; usage %+v", n.lives(pid), out.Usage)
 		}
 	})
+}
+
+// A restarted hook reads the marks of all jobs at its first begin. A job that ends meanwhile leaves
+// nothing that others lack.
+func TestBeginWhileAnotherJobEnds(t *testing.T) {
+	k := kernfstest.NewHybrid()
+	roots := k.Roots()
+	ends := func() {}
+	roots.Cgroup = kernfs.New(xattrs{roots.Cgroup, func(name string) {
+		if strings.HasSuffix(name, "/1.srv") {
+			end := ends
+			ends = func() {}
+			end()
+		}
+	}}, "/sys/fs/cgroup")
+	n := newNode(t, node{}, roots, cgroup.Options{Signal: k.Signal}, nil)
+	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=4"))
+	n.reboot()
+	ends = func() { n.do(hostapi.EventEnd, "1.srv") }
+	n.do(hostapi.EventBegin, "2.srv", asks("ncpus=4"))
+	n.want("2.srv")
+}
+
+// xattrs announces each attribute that was read.
+type xattrs struct {
+	*kernfs.FS
+	announce func(name string)
+}
+
+func (x xattrs) Mkdir(name string, _ fs.FileMode) error { return x.FS.Mkdir(name) }
+
+func (x xattrs) Xattr(name, attr string) ([]byte, error) {
+	value, err := x.FS.Xattr(name, attr)
+	x.announce(name)
+	return value, err
 }
 
 // A run does not report values that an earlier run of the same job measured.

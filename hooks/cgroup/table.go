@@ -75,6 +75,9 @@ func (h *hook) fill() error {
 			unread = err != nil
 		}
 		h.with(id, func(e *job) { e.cgroup, e.assigned, e.unread, e.unmarked = j, &got, unread, !marked })
+		if !j.Exists() { // it has ended since, perhaps before it was in the table
+			h.forget(id)
+		}
 		h.resized(id) // a watch that started earlier does not have bounds yet
 	}
 	h.filled = true
