@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"reflect"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -44,13 +43,31 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 	return nil
 }
 
-// raiseParent calls limitParent if the limits that it would set are not those that it set last. The
+// raiseParent calls limitParent if the jobs would hold more than their limits allow. It leaves
+// limits that could be lower to exechost_periodic, because reclaiming memory takes seconds. The
 // caller holds the lock and has not yet given the additional resources to any job.
 func (h *hook) raiseParent(there host, jobs []holding) error {
-	if h.parent != nil && reflect.DeepEqual(h.policy.parentLimits(there, jobs), *h.parent) {
+	if h.parent != nil && within(h.policy.parentLimits(there, jobs), *h.parent) {
 		return nil
 	}
 	return h.limitParent(there, jobs)
+}
+
+// within reports whether the limits l are no higher than others.
+func within(l, others cgroup.Limits) bool {
+	for _, n := range []struct{ is, most *int64 }{
+		{l.Mem, others.Mem}, {l.MemSwap, others.MemSwap}, {l.Pids, others.Pids},
+	} {
+		if n.most != nil && (n.is == nil || *n.is > *n.most) {
+			return false
+		}
+	}
+	for page, most := range others.Hugetlb {
+		if n, limited := l.Hugetlb[page]; !limited || n > most {
+			return false
+		}
+	}
+	return true
 }
 
 // settleParent calls limitParent for the current node and jobs.

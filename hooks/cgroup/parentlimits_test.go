@@ -174,7 +174,8 @@ func TestLimitsOfAllJobsFollowTheNode(t *testing.T) {
 }
 
 // The place of a suspended job may be given to another, and later both may run. So the limit allows
-// both to use what they were granted.
+// both to use what they were granted. A later begin does not lower it, because that may take
+// seconds.
 func TestSuspendedJobKeepsItsGrantInTheLimitOfAllJobs(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		n.begin("1.srv", asks("ncpus=4", "mem=10gb"))
@@ -183,6 +184,8 @@ func TestSuspendedJobKeepsItsGrantInTheLimitOfAllJobs(t *testing.T) {
 		n.begin("2.srv", asks("ncpus=1", "mem=9gb"))
 		n.together("with two of the place", 19*gib, 3*gib, 29492, 768*mib)
 		n.do(hostapi.EventEnd, "2.srv")
+		n.begin("3.srv", asks("ncpus=1", "mem=1gb"))
+		n.together("after another's begin", 19*gib, 3*gib, 29492, 768*mib)
 		n.do(hostapi.EventPeriodic, "")
 		n.together("with one", 14*gib, 3*gib, 29492, 768*mib)
 	}, kernfstest.On(swapping))
