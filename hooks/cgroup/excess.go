@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -57,9 +58,15 @@ func (f *follower) kill(ctx context.Context, text string) {
 	}
 }
 
+// grace returns the delay between the two signals. A suspended job has none: it would have to be
+// thawed for SIGTERM, and its cpus may have been given to others.
 func (f *follower) grace() time.Duration {
-	if delay := f.h.snapshot(f.j.ID()).killDelay; delay != nil {
-		return time.Duration(min(*delay, longestGrace)) * time.Second
+	job := f.h.snapshot(f.j.ID())
+	if job.phase == hostapi.PhaseSuspended {
+		return 0
+	}
+	if job.killDelay != nil {
+		return time.Duration(min(*job.killDelay, longestGrace)) * time.Second
 	}
 	return time.Duration(f.h.policy.Cgroup.KillGrace)
 }

@@ -73,6 +73,19 @@ func TestRSSOnFakes(t *testing.T) {
 	})
 }
 
+// A suspended job over a bound does not run again for its grace period.
+func TestSuspendedJobHasNoGrace(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cgroup.KillGrace = config.Duration(time.Minute) })
+	n.begin("1.srv")
+	n.launch("1.srv")
+	f := n.follower(n.cgroup("1.srv"), nil)
+	must.Equal(t, "grace", time.Minute, f.grace())
+	n.do(hostapi.EventPostsuspend, "1.srv")
+	must.Equal(t, "grace while suspended", time.Duration(0), f.grace())
+	n.do(hostapi.EventPreresume, "1.srv")
+	must.Equal(t, "grace after it was resumed", time.Minute, f.grace())
+}
+
 // A restarted hook continues sampling.
 func TestRSSAfterRestart(t *testing.T) {
 	onFakes(t, byRSS, func(t *testing.T, n *node, k *kernfstest.Kernel) {
