@@ -81,13 +81,18 @@ func memAtEnd(u *hostapi.HostUsage, counters cgroup.Usage, seen int64) {
 	}
 }
 
-// ranOut reports whether the kernel killed processes of a job that had reached its own limit. If
-// the job stayed below, the node or all jobs together had run out of memory. A counter of failures
-// does not tell that: v1's stays 0 on Linux 6.18.
+// ranOut reports whether the kernel killed processes of a job that had reached its own limit.
+// Otherwise the node or all jobs together had run out of memory. v2 counts that. On v1 the peak has
+// to reach the limit, which page cache can do as well: a counter of failures stays 0 on Linux 6.18.
 func ranOut(u cgroup.Usage) bool {
+	if u.OOMKills == nil || *u.OOMKills == 0 {
+		return false
+	}
+	if u.OwnOOM != nil {
+		return *u.OwnOOM > 0
+	}
 	reached := func(peak, limit *int64) bool { return peak != nil && limit != nil && *peak >= *limit-largestCharge }
-	return u.OOMKills != nil && *u.OOMKills > 0 &&
-		(reached(u.CgroupPeak, u.MemLimit) || reached(u.MemSwapPeak, u.MemSwapLimit))
+	return reached(u.CgroupPeak, u.MemLimit) || reached(u.MemSwapPeak, u.MemSwapLimit)
 }
 
 // largestCharge bounds what is left below a limit when the kernel kills: eight pages of 64 KiB

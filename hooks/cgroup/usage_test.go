@@ -5,8 +5,10 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Memory that was reported once is reported again, no matter who measures. What a job holds when it
@@ -35,7 +37,7 @@ func TestMeasuredMemoryNeverFalls(t *testing.T) {
 }
 
 // A job that ran out of memory at its own limit has used what it could, whatever the samples saw.
-// If no sample saw any memory, the kernel's peak is used too.
+// If no sample saw any memory, the kernel's peak is used too. These are v1's counters.
 func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
 	for _, tt := range []struct {
 		name                       string
@@ -60,5 +62,24 @@ func TestMemIsTheKernelsPeakWhereSamplesMissIt(t *testing.T) {
 	memAtEnd(u, cgroup.Usage{}, 0)
 	if u.MemBytes != nil {
 		t.Errorf("mem %d without a memory controller", *u.MemBytes)
+	}
+}
+
+// On v2 the kernel counts at whose limit memory ran out. Page cache brings a job to its limit too,
+// and then another's use of memory can kill its processes.
+func TestMemIsSampledWhereAnothersUseOfMemoryKills(t *testing.T) {
+	edit := func(f *config.File) { f.Memory.ReservePercent, f.Memory.ReserveAmount = 0, pbs.Size(4*gib) }
+	n, k := fakeNode(t, kernfstest.NewV2, edit)
+	n.begin("1.srv", asks("ncpus=1", "mem=8gb"))
+	n.begin("2.srv", asks("ncpus=1"))
+	victim, other := n.launch("1.srv"), n.launch("2.srv")
+	k.Charge(victim, kernfstest.Memory{Anon: 7 * gib})
+	must.Eventually(t, "a sample", func() bool { return n.snapshot("1.srv").mem >= 7*gib })
+	k.Charge(victim, kernfstest.Memory{File: gib})
+	must.Equal(t, "killed", []int{victim}, k.Charge(other, kernfstest.Memory{Anon: 6 * gib}))
+	u := n.do(hostapi.EventEpilogue, "1.srv").Usage
+	must.Equal(t, "peak", 8*int64(gib), *u.CgroupPeakBytes)
+	if *u.OOMKills == 0 || *u.MemBytes >= 8*gib {
+		t.Errorf("mem %d after %d kills", *u.MemBytes, *u.OOMKills)
 	}
 }

@@ -207,7 +207,7 @@ func (r *reader) readMemoryV2(u *Usage) {
 		u.MemSwapPeak = &both
 	}
 	m := r.keyed(memoryEvents) // hierarchical: includes events below the job
-	u.OOMKills, u.MemFailcnt = field(m, "oom_kill"), field(m, "max")
+	u.OOMKills, u.OwnOOM, u.MemFailcnt = field(m, "oom_kill"), field(m, "oom"), field(m, "max")
 	u.MemSwapFailcnt = field(r.keyed("memory.swap.events"), "max")
 }
 

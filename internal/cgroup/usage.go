@@ -33,6 +33,7 @@ type Usage struct {
 	MemLimit, MemSwapLimit *int64 // bytes; nil also if there is no limit
 
 	OOMKills       *int64 // processes that the kernel killed because memory ran out
+	OwnOOM         *int64 // how often memory ran out at the job's own limit, or below the job; only on v2
 	MemFailcnt     *int64 // how often the memory limit was hit, which need not have killed anything
 	MemSwapFailcnt *int64 // the same for memory and swap together; on v2 for swap
 
