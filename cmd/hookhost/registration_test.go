@@ -57,9 +57,9 @@ func scriptQmgr(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// scriptRegistered is `registered [NOTED]`: the hook hookhost is there as it ought to be. NOTED is
-// the hook that it has disabled.
-func scriptRegistered(ts *testscript.TestScript, args []string) {
+// scriptRegistration is `registration [NOTED]`: the hook hookhost is there as it ought to be. NOTED
+// is the hook that it has disabled.
+func scriptRegistration(ts *testscript.TestScript, args []string) {
 	var hook struct {
 		Attributes map[string]string
 		Script     string

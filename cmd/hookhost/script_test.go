@@ -31,10 +31,11 @@ func TestScript(t *testing.T) {
 	testscript.RunT(scripts{t}, testscript.Params{Dir: "testdata/script", WorkdirRoot: root, RequireUniqueNames: true,
 		Setup: setUpNode, Deadline: deadline,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"daemon": plain(scriptDaemon), "exits": plain(scriptExits), "refused": plain(scriptRefused),
-			"finished": plain(scriptFinished), "sleeper": plain(scriptSleeper), "pbsserver": plain(scriptPBSServer),
-			"qmgr": plain(scriptQmgr), "registered": plain(scriptRegistered), "event": scriptEvent, "says": scriptSays,
-			"waitfor": scriptWaitFor, "cgroup": scriptCgroup, "injob": scriptInJob, "frozen": scriptFrozen,
+			"daemon": plain(scriptDaemon), "exits": plain(scriptExits), "error": plain(scriptError),
+			"archive": plain(scriptArchive), "sleeper": plain(scriptSleeper), "pbsserver": plain(scriptPBSServer),
+			"qmgr": plain(scriptQmgr), "registration": plain(scriptRegistration),
+			"event": scriptEvent, "output": scriptOutput, "waitfor": scriptWaitFor,
+			"cgroup": scriptCgroup, "injob": scriptInJob, "frozen": scriptFrozen,
 		}})
 }
 
@@ -167,9 +168,9 @@ func scriptExits(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// scriptRefused is `refused STATUS TEXT [as USER] PROGRAM ARG...`: one line of standard error, of
+// scriptError is `error STATUS TEXT [as USER] PROGRAM ARG...`: one line of standard error, of
 // hookhost, has TEXT, and nothing is on standard output.
-func scriptRefused(ts *testscript.TestScript, args []string) {
+func scriptError(ts *testscript.TestScript, args []string) {
 	status, stdout, stderr := run(ts, args[2:])
 	if got := strconv.Itoa(status); got != args[0] || stdout != "" || strings.Count(stderr, "\n") != 1 ||
 		len(stderr) > 500 || !strings.HasPrefix(stderr, "hookhost: ") || !strings.Contains(stderr, args[1]) {
@@ -177,9 +178,9 @@ func scriptRefused(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// scriptSays is `says TEXT [as USER] PROGRAM ARG...`: the program succeeds, and its output has
+// scriptOutput is `output TEXT [as USER] PROGRAM ARG...`: the program succeeds, and its output has
 // TEXT, where spaces and line ends are one space.
-func scriptSays(ts *testscript.TestScript, neg bool, args []string) {
+func scriptOutput(ts *testscript.TestScript, neg bool, args []string) {
 	status, stdout, stderr := run(ts, args[1:])
 	has := strings.Contains(strings.Join(strings.Fields(stdout+stderr), " "), args[0])
 	if status != 0 || has == neg {
@@ -187,7 +188,7 @@ func scriptSays(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptWaitFor is `waitfor TEXT [as USER] PROGRAM ARG...`: says, again and again until it is so.
+// scriptWaitFor is `waitfor TEXT [as USER] PROGRAM ARG...`: output, again and again until it is so.
 func scriptWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	must.Eventually(nodeOf(ts).t, strings.Join(args, " "), func() bool {
 		status, stdout, stderr := run(ts, args[1:])
@@ -207,8 +208,8 @@ func scriptEvent(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scriptFinished is `finished JOB [USER UID AGO STATUS HOST]`: a job that ended so long ago.
-func scriptFinished(ts *testscript.TestScript, args []string) {
+// scriptArchive is `archive JOB [USER UID AGO STATUS HOST]`: a job that ended so long ago.
+func scriptArchive(ts *testscript.TestScript, args []string) {
 	args = append(args, []string{"nobody", "65534", "1h", "0", "n1"}[len(args)-1:]...)
 	uid, err := strconv.Atoi(args[2])
 	ts.Check(err)
