@@ -85,7 +85,7 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 		h.recordMem(j.ID(), *now.Mem)
 	}
 	report, notes, killErr := h.kill(ctx, j)
-	h.endWatch(j.ID())
+	h.unwatch(j.ID())
 	out := &hostapi.Outcome{Notes: notes}
 	u, counters, usageErr := h.measure(j, s)
 	if u != nil {
@@ -180,12 +180,11 @@ func (h *hook) terminate(ctx context.Context, j *cgroup.Job, grace time.Duration
 // remove kills the processes in the cgroup and then removes it. It tries both steps even if the
 // first fails. If processes are only waiting for a cpu, it leaves the cgroup to a later sweep.
 func (h *hook) remove(ctx context.Context, j *cgroup.Job) error {
-	h.stopWatch(j.ID())
+	h.unwatch(j.ID())
 	kill, cancel := context.WithTimeout(ctx, h.killTimeout())
 	defer cancel()
 	_, err := h.killAll(kill, j)
 	if errors.Is(err, errStarved) {
-		h.unwatch(j.ID())
 		return err
 	}
 	return errors.Join(err, h.removeDirs(ctx, j))

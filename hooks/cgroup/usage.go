@@ -66,7 +66,7 @@ func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters c
 }
 
 // memAtEnd determines the mem of a job that ends. seen is the greatest sample that this process
-// took. The mark on the cgroup may lack it, because a user can delay that mark.
+// took. The mark on the cgroup may lack it.
 //
 // The cgroup's peak is used for a job if no sample ever showed any memory. It is also used for a
 // job that ran out of memory at its own limit, which used all it could. Reports keep the greatest

@@ -85,30 +85,8 @@ func (h *hook) resized(id string) {
 	}
 }
 
-// stopWatch asks the job's watch to end soon. It does not wait, because the watch may be in a
-// system call that takes milliseconds.
-func (h *hook) stopWatch(id string) {
-	if w := h.snapshot(id).watch; w != nil {
-		w.cancel()
-	}
-}
-
-// peakWait is how long a job's end waits until the job's peak is stored. A user can delay that; see
-// NoteMemPeak of internal/cgroup.
-const peakWait = time.Second
-
-// endWatch stops watching the job and waits until its peak is stored, but no longer than peakWait.
-func (h *hook) endWatch(id string) {
-	if w := h.snapshot(id).watch; w != nil {
-		w.cancel()
-		select {
-		case <-w.done:
-		case <-time.After(peakWait):
-		}
-	}
-}
-
-// unwatch stops watching the job and waits until all files of the watch are closed.
+// unwatch stops watching the job. It waits until the job's peak is stored and all files of the
+// watch are closed.
 func (h *hook) unwatch(id string) {
 	if w := h.snapshot(id).watch; w != nil {
 		w.cancel()

@@ -15,8 +15,8 @@ import (
 )
 
 // lockFile is the file in the jobs' parent directory that is locked. Any process that can open a
-// file can lock it, and everybody can open a directory of cgroupfs. So Prepare restricts this file
-// to root (0600), and Lock does so if Prepare has not run.
+// file can lock it. So Prepare restricts this file to root (0600), and Lock does so if Prepare has
+// not run.
 //
 // The restriction does no harm. Every hierarchy has the file, the directory contains no processes,
 // and only root can write to the file anyway. When users move processes inside directories
@@ -33,19 +33,20 @@ func (h *hierarchy) openLock() (kernfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rootOnly(int(f.Fd())); err != nil {
+	if err := restrict(f, 0o600); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("chmod 0600 %s: %w", h.jobs.Path(lockFile), explain(err))
 	}
 	return f, nil
 }
 
-func rootOnly(fd int) error {
+// restrict sets f's mode if it grants more than mode does.
+func restrict(f kernfs.File, mode uint32) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o077 == 0 {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&0o777&^mode == 0 {
 		return err
 	}
-	return unix.Fchmod(fd, 0o600)
+	return unix.Fchmod(int(f.Fd()), mode)
 }
 
 // Lock locks the tree for one caller, in this process or another. It uses flock(2) on a file of the

@@ -59,11 +59,8 @@ func (d directory) loadPeak() (peak, bool) {
 	return p, err == nil
 }
 
-// raisePeak raises each value of the peak in d's mark to that of p if p's is greater. It may take
-// as long as a user wants: setxattr(2) waits for the lock of the directory. Everybody may call
-// getdents(2), which holds that lock while it writes to the caller's memory. A page of that memory
-// may be in a FUSE file system. So no lock is held meanwhile, and one goroutine at a time raises
-// the peak of a job.
+// raisePeak raises each value of the peak in d's mark to that of p if p's is greater. One
+// goroutine at a time raises the peak of a job.
 func (d directory) raisePeak(p peak) error {
 	old, found := d.loadPeak()
 	p = peak{max(p.used, old.used), max(p.all, old.all)}
@@ -73,9 +70,9 @@ func (d directory) raisePeak(p peak) error {
 	return d.SetXattr(".", peakMark, []byte(p.String()))
 }
 
-// NoteMemPeak stores used as the job's peak, in bytes, unless a greater one is stored. It may take
-// as long as a user wants, and must not run at the same time as Watch. It fails with ErrNotFound if
-// the job has no cgroup. Without a memory controller it does nothing.
+// NoteMemPeak stores used as the job's peak, in bytes, unless a greater one is stored. It must
+// not run at the same time as Watch. It fails with ErrNotFound if the job has no cgroup. Without a
+// memory controller it does nothing.
 func (j *Job) NoteMemPeak(used int64) error {
 	d, ok := j.with("memory")
 	if !ok {

@@ -19,8 +19,8 @@ import (
 // so far, including earlier ones, whenever Watch sees more of them. Watch fails with ErrUnsupported
 // if there is no memory controller. A job has one watcher at a time.
 //
-// The tree's beat takes the samples and calls onMemory, which must not block. Everything that a
-// user can hold up is done by the caller's goroutine, and delays only its job. The first pauses are
+// The tree's beat takes the samples and calls onMemory, which must not block. The
+// caller's goroutine stores peaks and calls onOOM. The first pauses are
 // shorter when watching begins and when the kernel announces that memory ran out. They start at 10
 // milliseconds and double each time. A kill is noticed within 100 milliseconds.
 func (j *Job) Watch(ctx context.Context, onOOM func(int64), onMemory func(int64) time.Duration) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -11,13 +12,17 @@ import (
 )
 
 // Prepare creates the parents of the jobs' directories. It gives them what their children need:
-// cpus and NUMA nodes on v1, controllers on v2. It also restricts the file of the tree's lock to
-// root. Prepare is idempotent, and several processes may call it at once. It stops at the first
-// error. That is ErrNoUnit if systemd should have created the unit but has not. Above the jobs'
-// tree Prepare does not change anything except for Options.Enable and EnableIfThere.
+// cpus and NUMA nodes on v1, controllers on v2. Only root can then list them and the jobs'
+// directories, or open the file of the tree's lock. Prepare is idempotent, and several processes
+// may call it at once. It stops at the first error. That is ErrNoUnit if systemd should have
+// created the unit but has not. Above the jobs' tree Prepare does not change anything except for
+// Options.Enable and EnableIfThere.
 func (t *Tree) Prepare() error {
 	for _, h := range t.hierarchies {
 		if err := h.prepare(); err != nil {
+			return fmt.Errorf("prepare cgroups: %w", err)
+		}
+		if err := h.unlist(); err != nil {
 			return fmt.Errorf("prepare cgroups: %w", err)
 		}
 	}
@@ -51,6 +56,31 @@ func (h *hierarchy) prepare() error {
 			return err
 		}
 		above = dir
+	}
+	return nil
+}
+
+// unlist makes the unit and all directories below it kernfs.Unlisted. systemd and earlier versions
+// create them readable for everybody.
+func (h *hierarchy) unlist() error {
+	unit, err := h.mount.Sub(h.unit)
+	if err != nil {
+		return err
+	}
+	if err := (directory{unit, h}).walk(unlist); err != nil && !gone(err) {
+		return err
+	}
+	return nil
+}
+
+func unlist(d directory) error {
+	f, err := d.OpenFile(".", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := restrict(f, kernfs.Unlisted); err != nil {
+		return fmt.Errorf("chmod %o %s: %w", kernfs.Unlisted, d.Path("."), explain(err))
 	}
 	return nil
 }

@@ -211,9 +211,15 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// Mkdir creates the directory name with mode 0755. Its parent must exist.
+// Unlisted is the mode of directories that anybody may pass and only root may list. getdents(2)
+// holds the directory's lock while it writes to the caller's memory. A page of that memory may be
+// in a FUSE file system that does not answer. Everything that changes the directory, its
+// attributes or its children waits for the lock.
+const Unlisted = 0o711
+
+// Mkdir creates the directory name. Its parent must exist. Only root can list it: see Unlisted.
 func (f *FS) Mkdir(name string) error {
-	return change(f, "mkdir", name, func(b Backend, at string) error { return b.Mkdir(at, 0o755) })
+	return change(f, "mkdir", name, func(b Backend, at string) error { return b.Mkdir(at, Unlisted) })
 }
 
 // Rmdir removes the directory name.
