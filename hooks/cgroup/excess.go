@@ -81,7 +81,7 @@ func (f *follower) terminate(ctx context.Context, grace time.Duration) {
 		defer cancel()
 		for {
 			select {
-			case e := <-f.found:
+			case e := <-f.excesses:
 				if e.what == "mem" && e.used > f.h.policy.withCache(e.bound, f.h.policy.memTotal(f.h.node())) {
 					return
 				}

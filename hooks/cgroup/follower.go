@@ -11,14 +11,14 @@ import (
 // follower compares a job's usage with its bounds. The beat passes it each sample, and the job's
 // goroutine kills.
 type follower struct {
-	h     *hook
-	j     *cgroup.Job
-	chart *chart
-	found chan excess // has room for one
+	h        *hook
+	j        *cgroup.Job
+	chart    *chart
+	excesses chan excess // has room for one
 }
 
 func (h *hook) follower(j *cgroup.Job, c *chart) *follower {
-	return &follower{h: h, j: j, chart: c, found: make(chan excess, 1)}
+	return &follower{h: h, j: j, chart: c, excesses: make(chan excess, 1)}
 }
 
 // memory handles a sample of anonymous and shared memory, and returns the longest pause until the
@@ -33,7 +33,7 @@ func (f *follower) memory(used int64) time.Duration {
 func (f *follower) compare(what string, used, bound int64) time.Duration {
 	if bound > 0 && used > bound {
 		select {
-		case f.found <- excess{what, used, bound}:
+		case f.excesses <- excess{what, used, bound}:
 		default: // one is being handled
 		}
 	}
@@ -53,7 +53,7 @@ func (f *follower) run(ctx context.Context, resized <-chan struct{}) {
 			return
 		case <-resized:
 			entry.Wake()
-		case e := <-f.found:
+		case e := <-f.excesses:
 			if f.inForce(e) {
 				f.kill(ctx, e.text())
 			}

@@ -13,7 +13,7 @@ import (
 var gpuResource = resource{
 	decide: func(p *policy, got *assignment, _ host, _ []holding) error {
 		if n := got.ask.NGPUs; n > 0 && !p.Devices.Enabled {
-			got.unenforced(fmt.Sprintf("ngpus=%d", n), "devices", false)
+			got.noteUnenforced(fmt.Sprintf("ngpus=%d", n), "devices", false)
 		}
 		return nil
 	},

@@ -26,15 +26,15 @@ import (
 // hook handles the events. It remembers only live jobs: everything that must survive is in the
 // kernel.
 type hook struct {
-	policy *policy
-	log    *logrus.Entry
-	roots  kernfs.Roots
-	tree   *cgroup.Tree
-	parent *cgroup.Limits                // what limitParent set last; under the lock
-	over   bool                          // jobs exceeded a limit then; under the lock
-	self   []int                         // this process and its host, which must never be moved into a job
-	kmsg   func() (io.ReadCloser, error) // see openKmsg
-	units  units                         // nil: the parent of all jobs is a plain directory
+	policy         *policy
+	log            *logrus.Entry
+	roots          kernfs.Roots
+	tree           *cgroup.Tree
+	parent         *cgroup.Limits                // what limitParent set last; under the lock
+	parentExceeded bool                          // jobs exceeded a limit then; under the lock
+	self           []int                         // this process and its host, which must never be moved into a job
+	kmsg           func() (io.ReadCloser, error) // see openKmsg
+	units          units                         // nil: the parent of all jobs is a plain directory
 
 	inventory func() (*inventory.Inventory, error) // the devices; fs.ErrNotExist before the first scan
 

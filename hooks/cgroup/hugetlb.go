@@ -79,7 +79,7 @@ func (p *policy) decideHugetlb(got *assignment, h host, others []holding) error 
 	l, a := &got.limits, got.ask
 	if !p.Hugetlb.Enabled {
 		if a.HPMem != nil && *a.HPMem > 0 || len(a.huge) > 0 {
-			got.unenforced("hpmem", "hugetlb", false)
+			got.noteUnenforced("hpmem", "hugetlb", false)
 		}
 		return nil
 	}

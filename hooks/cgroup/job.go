@@ -28,19 +28,19 @@ type job struct {
 	ranks   *rankMemory
 	counted *reading // the node's energy when the job was last counted
 
-	cgroup   *cgroup.Job
-	assigned *assignment // by begin or the last resize; nil if it holds nothing
-	growing  *assignment // the target of a resize in progress: until it finishes, the job holds the larger of both
-	unread   bool        // assigned has no devices, because their mark could not be read at the start
-	unmarked bool        // assigned was read from the kernel and is not applied again; see fill
-	asStays  bool        // RLIMIT_AS of a program could not be lifted; see limit
-	warned   string      // see warnOnce
+	cgroup      *cgroup.Job
+	assigned    *assignment // by begin or the last resize; nil if it holds nothing
+	growing     *assignment // the target of a resize in progress: until it finishes, the job holds the larger of both
+	unread      bool        // assigned has no devices, because their mark could not be read at the start
+	unmarked    bool        // assigned was read from the kernel and is not applied again; see fill
+	asStays     bool        // RLIMIT_AS of a program could not be lifted; see limit
+	lastWarning string      // see warnOnce
 }
 
 // idle reports whether there is nothing left to remember about the job.
 func (e *job) idle() bool {
 	return e.uses == 0 && !e.known && e.watch == nil && e.chart == nil && e.ranks == nil && e.counted == nil &&
-		e.assigned == nil && !e.asStays && e.warned == ""
+		e.assigned == nil && !e.asStays && e.lastWarning == ""
 }
 
 // with calls f with what is known about a job, under mu. If nothing is left to remember afterwards,

@@ -102,7 +102,7 @@ func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
 	l, a := &got.limits, got.ask
 	if !p.Memory.Enabled {
 		if a.Mem != nil {
-			got.unenforced("mem="+a.Mem.KB(), "memory", false)
+			got.noteUnenforced("mem="+a.Mem.KB(), "memory", false)
 		}
 		return nil
 	}

@@ -50,7 +50,7 @@ func (p *policy) decideMemsw(got *assignment, h host, others []holding) error {
 	l, a := &got.limits, got.ask
 	if !p.Memsw.Enabled || !h.has("memsw") {
 		if a.Vmem != nil {
-			got.unenforced("vmem="+a.Vmem.KB(), "memsw", p.Memsw.Enabled)
+			got.noteUnenforced("vmem="+a.Vmem.KB(), "memsw", p.Memsw.Enabled)
 		}
 		return nil
 	}

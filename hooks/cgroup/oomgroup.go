@@ -36,7 +36,7 @@ func (p *policy) decideOOM(got *assignment, h host, _ []holding) error {
 	}
 	if !p.Memory.Enabled || !h.v2 {
 		if asked != nil && *asked {
-			got.unenforced("oom_group", "memory", p.Memory.Enabled)
+			got.noteUnenforced("oom_group", "memory", p.Memory.Enabled)
 		}
 		return nil
 	}

@@ -36,10 +36,10 @@ func (h *hook) limitParent(there host, jobs []holding) error {
 	if err != nil && !errors.Is(err, cgroup.ErrInUse) {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	if err != nil && !h.over {
+	if err != nil && !h.parentExceeded {
 		h.log.Warnf("the limits of all jobs stay until a later exechost_periodic: %v", err)
 	}
-	h.parent, h.over = &want, err != nil
+	h.parent, h.parentExceeded = &want, err != nil
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (p *policy) decidePids(got *assignment, h host, _ []holding) error {
 		return err
 	case !p.Pids.Enabled || !h.has("pids"):
 		if asked != nil {
-			got.unenforced(fmt.Sprintf("pids=%d", *asked), "pids", p.Pids.Enabled)
+			got.noteUnenforced(fmt.Sprintf("pids=%d", *asked), "pids", p.Pids.Enabled)
 		}
 		return nil
 	case asked != nil && *asked > config.MaxPids:

@@ -50,7 +50,7 @@ func TestKernelBoundIsExceededTwice(t *testing.T) {
 			now, err := s.read(b)
 			must.NoError(t, err)
 			s.compareAll(now, b)
-			must.Equal(t, fmt.Sprintf("%s exceeded in sample %d", name, round), round, len(s.found))
+			must.Equal(t, fmt.Sprintf("%s exceeded in sample %d", name, round), round, len(s.excesses))
 		}
 	}
 }

@@ -29,8 +29,8 @@ var resources = []*resource{
 	&cpuResource, &ioResource, &pmemResource, &rlimitResource,
 }
 
-// unenforced notes a request for which this host has no limit.
-func (got *assignment) unenforced(what, section string, enabled bool) {
+// noteUnenforced notes a request for which this host has no limit.
+func (got *assignment) noteUnenforced(what, section string, enabled bool) {
 	why := "this kernel cannot"
 	if !enabled {
 		why = "[" + section + "] is not enabled on this host"

@@ -128,7 +128,7 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 // warnOnce logs a message about a job's cgroup, unless it was the last one about that.
 func (h *hook) warnOnce(id, text string) {
 	first := false
-	h.with(id, func(e *job) { first, e.warned = e.warned != text, text })
+	h.with(id, func(e *job) { first, e.lastWarning = e.lastWarning != text, text })
 	if first {
 		h.logOf(id).Warn(text)
 	}

@@ -247,12 +247,12 @@ func TestSweepLeavesStrangers(t *testing.T) {
 		if !n.lives(pid) || !n.cgroup("7.srv").Exists() {
 			t.Fatalf("%v: process lives: %t, cgroup stays: %t", dirs, n.lives(pid), n.cgroup("7.srv").Exists())
 		}
-		must.Equal(t, "a warning", n.snapshot("7.srv").warned != "", true)
+		must.Equal(t, "a warning", n.snapshot("7.srv").lastWarning != "", true)
 		n.refuses(hostapi.EventBegin, "8.srv", hostapi.KindBusy, "requested", "ncpus=4")
 		k.Exit(pid)
 		n.do(hostapi.EventPeriodic, "")
 		n.want()
 		n.do(hostapi.EventPeriodic, "")
-		must.Equal(t, "the warning about a cgroup that is gone", n.snapshot("7.srv").warned, "")
+		must.Equal(t, "the warning about a cgroup that is gone", n.snapshot("7.srv").lastWarning, "")
 	}
 }
