@@ -86,7 +86,7 @@ func TestFullDiskHarmsNoJobAndLosesNoReport(t *testing.T) {
 			t.Errorf("the report of job %s while the disk is full: %+v", id, r)
 		}
 	}
-	for _, what := range []string{"reports of finished jobs wait", "no space left"} {
+	for _, what := range []string{"reports of finished jobs cannot be written", "no space left"} {
 		if said := n.logged(what); said != 1 {
 			t.Errorf("the log has %q %d times", what, said)
 		}
