@@ -42,9 +42,10 @@ type leftovers struct {
 	killed atomic.Bool // a `run` was killed, and its job may not have ended yet
 	soon   atomic.Bool // a sweep is scheduled
 
-	mu    sync.Mutex
-	busy  map[int]bool // uids that have a goroutine
-	again *time.Timer  // of the sweep for what is left
+	mu     sync.Mutex
+	busy   map[int]bool    // uids that have a goroutine
+	warned map[string]bool // jobs whose TMPDIR could not be removed
+	again  *time.Timer     // of the sweep for what is left
 }
 
 // runKilled notes that a `run` has died whose job has yet to be ended.
@@ -120,7 +121,7 @@ func (l *leftovers) find() (map[int][]mom.Left, error) {
 		left[over[dir.Job]] = append(left[over[dir.Job]], dir)
 	}
 	for job := range over {
-		if !waits[job] && err == nil {
+		if live, _ := l.isLive(job); !live && !waits[job] && err == nil {
 			errs = append(errs, mom.RemoveNodefile(job, l.aux))
 		}
 	}
@@ -134,14 +135,32 @@ func (l *leftovers) remove(uid int, dirs []mom.Left) {
 	for len(dirs) > 0 {
 		for _, dir := range dirs {
 			tried[dir.Job] = true
+			if live, _ := l.isLive(dir.Job); live { // it has begun again since
+				continue
+			}
 			ctx, cancel := context.WithTimeoutCause(context.Background(), l.limit,
 				fmt.Errorf("not done within %v", l.limit))
-			if err := dir.Remove(ctx); err != nil {
-				l.log.WithField("job", dir.Job).Warnf("its TMPDIR is removed later: %v", err)
-			}
+			l.note(dir.Job, dir.Remove(ctx))
 			cancel()
 		}
 		dirs = l.findNext(uid, tried)
+	}
+}
+
+// note logs the first failure to remove a job's TMPDIR.
+func (l *leftovers) note(job string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		delete(l.warned, job)
+		return
+	}
+	if l.warned == nil {
+		l.warned = map[string]bool{}
+	}
+	if !l.warned[job] {
+		l.log.WithField("job", job).Warnf("its TMPDIR is removed later: %v", err)
+		l.warned[job] = true
 	}
 }
 

@@ -160,7 +160,7 @@ func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 	}
 	l := daemon(2 * time.Millisecond)
 	l.sweep()
-	must.Eventually(t, "all others are removed", gone(others...))
+	must.Eventually(t, "all others are removed", func() bool { l.sweep(); return gone(others...)() })
 	for _, job := range []string{"2.srv", "3.srv", "4[1].srv", "6.srv"} {
 		must.Eventually(t, "node file of job "+job+" is removed", func() bool {
 			l.sweep()
