@@ -108,7 +108,7 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 	paths := d.conf.paths
 	h, err := host.Open(host.Options{
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Reports: d.jobs.reports,
-		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("hook-sockets"), Fallback: kernel,
+		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("sockets"), Fallback: kernel,
 		StartTimeout: time.Duration(cfg.Host.Start), Ended: d.leftovers.jobEnded,
 		PBSHas: d.mom.has, PBSStarts: d.mom.starts,
 		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,

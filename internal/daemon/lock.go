@@ -30,11 +30,11 @@ var errRunning = errors.New("already running")
 // ends, even if killed. The file stays: otherwise two processes could lock two different files.
 type prefixLock struct{ file *os.File }
 
-// acquire takes the lock of a prefix in dir, and creates dir, mode 0755, if it is missing. The file
+// acquire takes the lock of a prefix in dir, and creates dir, mode 0711, if it is missing. The file
 // holds the pid of its last holder. While another process holds the lock, acquire fails with
-// errRunning and that pid, after a second.
+// errRunning and that pid, after three seconds.
 func acquire(dir, prefix string) (*prefixLock, error) {
-	if err := disk.MakeDir(dir, 0o755); err != nil {
+	if err := disk.MakeDir(dir, 0o711); err != nil {
 		return nil, fmt.Errorf("lock prefix %s: %w", prefix, err)
 	}
 	path := lockPath(dir, prefix)
@@ -62,7 +62,7 @@ func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lo
 
 // dying is how long the lock of a killed holder may persist. A child of that holder shares its
 // files until the child has become a hook.
-const dying = time.Second
+const dying = 3 * time.Second
 
 func lock(f *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), dying, errRunning)
