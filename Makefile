@@ -129,7 +129,7 @@ installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
-	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new')
+	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new') '$(DESTDIR)/etc/hookhost/hooks.d/.lock'
 	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs /full) $(LIBEXECDIR) $(DATADIR) \
 		/etc/hookhost/hooks.d /etc/hookhost /var/lib/hookhost,'$(DESTDIR)$(d)'); do \
 		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done

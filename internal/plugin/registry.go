@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
@@ -45,6 +47,7 @@ type Registry struct {
 
 const (
 	suffix      = ".toml"
+	lockName    = ".lock"
 	maxHookFile = 64 << 10
 )
 
@@ -269,13 +272,14 @@ func (r *Registry) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return nil, err
 	}
-	dir, err := os.Open(r.Dir)
+	// A file that users cannot open, and so cannot lock.
+	file, err := os.OpenFile(filepath.Join(r.Dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := disk.Lock(context.Background(), int(dir.Fd())); err != nil {
-		dir.Close()
+	if err := disk.Lock(context.Background(), int(file.Fd())); err != nil {
+		file.Close()
 		return nil, fmt.Errorf("lock %s: %w", r.Dir, err)
 	}
-	return func() { dir.Close() }, nil
+	return func() { file.Close() }, nil
 }

@@ -207,7 +207,7 @@ func TestImportKeepsCopiesAndDeleteRemovesThem(t *testing.T) {
 	if err := r.Delete("h"); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(r.Dir), "*", "*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(r.Dir), "*", "[^.]*")); len(left) != 0 {
 		t.Errorf("left after delete: %v", left)
 	}
 	if err := r.Delete("h"); !errors.Is(err, errNoHook) {
