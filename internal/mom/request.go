@@ -37,6 +37,9 @@ func (r *Request) Check() (*hostapi.Job, error) {
 			return nil, err
 		}
 	}
+	if r.Command[0] == "" {
+		return nil, errors.New("CMD: empty")
+	}
 	if len(r.Name) > longestName {
 		return nil, fmt.Errorf("-N: %d bytes, and PBS allows %d", len(r.Name), longestName)
 	}
