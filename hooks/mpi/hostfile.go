@@ -61,7 +61,7 @@ func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	if err != nil || text == "" {
 		return "", err
 	}
-	if err := disk.MakeDir(dir, 0o755); err != nil {
+	if err := disk.MakeDir(dir, 0o711); err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, name)

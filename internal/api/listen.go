@@ -44,12 +44,12 @@ type Listener struct {
 	refused time.Time // time of the last refusal
 }
 
-// Listen creates the socket at path, mode 0666, and its directory, mode 0755, if missing. Everyone
+// Listen creates the socket at path, mode 0666, and its directory, mode 0711, if missing. Everyone
 // may connect, and may do what the peer's user may. It replaces the socket of a dead host. If the
 // host lives, it fails with ErrRunning. The caller ensures that only one host at a time listens in
 // the directory.
 func Listen(path string) (*Listener, error) {
-	if err := disk.MakeDir(filepath.Dir(path), 0o755); err != nil {
+	if err := disk.MakeDir(filepath.Dir(path), 0o711); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	if err := removeStale(path); err != nil {

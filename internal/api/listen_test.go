@@ -25,8 +25,8 @@ func TestListenMakesASocketThatEverybodyMayEnter(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o666 {
 		t.Errorf("socket: %v, %v; want mode 0666", info.Mode(), err)
 	}
-	if info, err := os.Stat(filepath.Dir(socket)); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("directory: %v, %v; want mode 0755", info.Mode(), err)
+	if info, err := os.Stat(filepath.Dir(socket)); err != nil || info.Mode().Perm() != 0o711 {
+		t.Errorf("directory: %v, %v; want mode 0711", info.Mode(), err)
 	}
 	_, err = Listen(socket)
 	if want := fmt.Sprintf("already running, pid %d", os.Getpid()); !errors.Is(err, ErrRunning) ||

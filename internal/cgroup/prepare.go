@@ -60,8 +60,8 @@ func (h *hierarchy) prepare() error {
 	return nil
 }
 
-// unlist makes the unit and all directories below it kernfs.Unlisted. systemd and earlier versions
-// create them readable for everybody.
+// unlist lets only root list the unit and all directories below it. systemd and earlier versions
+// create them readable for everybody. A directory that was given to somebody stays as it is.
 func (h *hierarchy) unlist() error {
 	unit, err := h.mount.Sub(h.unit)
 	if err != nil {
@@ -79,14 +79,24 @@ func unlist(d directory) error {
 		return err
 	}
 	defer f.Close()
-	if err := restrict(f, kernfs.Unlisted); err != nil {
-		return fmt.Errorf("chmod %o %s: %w", kernfs.Unlisted, d.Path("."), explain(err))
+	const readable = 0o044
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && st.Mode&readable != 0 && st.Uid == 0 && st.Gid == 0 {
+		err = unix.Fchmod(int(f.Fd()), st.Mode&0o7777&^readable)
+	}
+	if err != nil {
+		return fmt.Errorf("chmod go-r %s: %w", d.Path("."), explain(err))
 	}
 	return nil
 }
 
-// makeDir creates dir unless it exists.
+// makeDir creates dir unless it exists. mkdir(2) waits for the parent's lock even then, and
+// everybody can list the mount and so hold its lock.
 func makeDir(dir *kernfs.FS) error {
+	if dir.Exists(".") {
+		return nil
+	}
 	if err := dir.Mkdir("."); err != nil && !errors.Is(err, fs.ErrExist) {
 		return explain(err)
 	}

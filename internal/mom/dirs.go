@@ -135,7 +135,7 @@ func (w *walk) makeNodefile() (string, error) {
 			lines.WriteString(c.Host + "\n")
 		}
 	}
-	if err := os.MkdirAll(w.spec.AuxDir, 0o755); err != nil {
+	if err := os.MkdirAll(w.spec.AuxDir, 0o711); err != nil {
 		return "", err
 	}
 	root, err := os.OpenRoot(w.spec.AuxDir)
