@@ -276,6 +276,9 @@ const notItsOwn = "Memory of all jobs or of the host exhausted"
 // (see internal/kernfs/kernfstest, hit).
 func limitHit(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
+	if u.OwnOOM != nil && *u.OwnOOM == 0 {
+		return notItsOwn
+	}
 	if u.MemFailcnt != nil && *u.MemFailcnt == 0 && u.MemSwapFailcnt == nil {
 		return notItsOwn
 	}

@@ -32,6 +32,7 @@ func (p *policy) parentLimits(h host, jobs []holding) cgroup.Limits {
 // holds the lock.
 func (h *hook) limitParent(there host, jobs []holding) error {
 	want := h.policy.parentLimits(there, jobs)
+	h.parent = nil // unknown if this fails
 	err := h.tree.LimitParent(want)
 	if err != nil && !errors.Is(err, cgroup.ErrInUse) {
 		return hostapi.Errorf(hostapi.KindNode, "%w", err)
