@@ -94,7 +94,7 @@ func (v volume) examine() Finding {
 		return blocking(what, name+" is on a file system that is full", "make room, or "+elsewhere)
 	case remote[v.kind] != "":
 		return degraded(what,
-			fmt.Sprintf("%s is on %s: locks and writes depend on a server, and no two nodes may share it",
+			fmt.Sprintf("%s is on %s: writes depend on a server, and no two nodes may share it",
 				name, remote[v.kind]), elsewhere)
 	case temporary[v.kind] != "":
 		return degraded(what, fmt.Sprintf("%s is on %s: reports and the offline mark are lost at the next boot",
