@@ -14,10 +14,10 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// ask is what a job requests on this host.
+// ask holds a job's requests on this host.
 type ask struct {
 	pbs.HostShare
-	list     hostapi.Resources  // the job's own; nil after begin or resize
+	list     hostapi.Resources  // the job's Resource_List; nil after begin or resize
 	huge     map[int64]pbs.Size // hpmem_2mb and so on, by page size in bytes
 	numa     map[int]int        // ncpus by NUMA node, from vnodes host[n]; nil without such vnodes
 	notes    []string           // requests that cannot be met, explained to the job's owner
@@ -29,8 +29,8 @@ type ask struct {
 	wants  []placement.Want // the requested devices; see addWants
 	blocks int              // the requested number of blocks, which are parts of the host
 
-	// had is what a job already holds while it is being resized: its cpus, and otherwise what it
-	// requested.
+	// had holds a job's current share while it is being resized. Its cpus are the assigned ones,
+	// everything else is as requested.
 	had      cgroup.Limits
 	hadGrant *inventory.Grant // nil if it holds no devices
 
@@ -40,7 +40,7 @@ type ask struct {
 	rlimits     map[string]proc.Rlimit // by name
 }
 
-// askOf returns what a job asks for on the host node, without devices and blocks.
+// askOf returns a job's requests on the host node, without devices and blocks.
 func askOf(job *hostapi.Job, node string) (ask, error) {
 	chunks := []pbs.VnodeChunk{{Vnode: node, Host: node, Resources: job.ResourceList}}
 	if job.ExecVnode != "" {
@@ -113,7 +113,8 @@ func plus(a, b pbs.Size) pbs.Size {
 	return a + b
 }
 
-// micsNote tells a job that asks for nmics that it gets none, because such devices no longer exist.
+// micsNote returns a note for a job that requests nmics. It gets none, because such devices no
+// longer exist.
 func micsNote(other map[string]string) string {
 	if n := other["nmics"]; n != "" && strings.Trim(n, "0") != "" {
 		return fmt.Sprintf("nmics=%s is ignored: hookhost does not support such devices", pbs.Shown(n))

@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// assignment is what a job gets.
+// assignment holds a job's share of this host.
 type assignment struct {
 	limits cgroup.Limits
 	allMem bool             // the job asked for no mem, and its limit is all the memory for jobs
@@ -29,7 +29,7 @@ func (got assignment) usage(there host) *hostapi.HostUsage {
 	}
 }
 
-// assign decides what a job gets for its request on this host, given what the other jobs hold. It
+// assign decides a job's share of this host from its request and the shares of the other jobs. It
 // reads and writes nothing. The kind of an error is KindJob if the host could never give that much,
 // and KindBusy if other jobs are in the way.
 func (p *policy) assign(h host, a ask, others []holding) (assignment, error) {

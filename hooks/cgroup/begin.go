@@ -85,7 +85,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	return out, nil
 }
 
-// askFor returns what the job requests on this host; see askOf.
+// askFor returns the job's requests on this host; see askOf.
 func askFor(req *hostapi.Request) (ask, error) {
 	a, err := askOf(req.Job, req.Node)
 	if errors.Is(err, pbs.ErrNotOnHost) { // MoM and hookhost know this host by different names
@@ -144,8 +144,8 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 	return hostapi.Errorf(kind, "job %s has a cgroup of an earlier run: %w", j.ID(), err)
 }
 
-// create makes the cgroup and writes two marks on it: the job, and the devices that it was given.
-// If either fails, it removes the cgroup again.
+// create makes the cgroup and writes two marks on it: the job, and the devices assigned to it. If
+// either fails, it removes the cgroup again.
 func (h *hook) create(
 	ctx context.Context,
 	j *cgroup.Job,

@@ -107,8 +107,8 @@ func (h *hook) addEnergy(s *state, id string, now bool) error {
 	return nil
 }
 
-// soonestCall returns when the host should call again. That is after wanted (0: never), or earlier
-// if energy has to be counted before.
+// soonestCall returns when the host should call again. That is after wanted (0: never), or sooner
+// if energy has to be counted before then.
 func (h *hook) soonestCall(wanted time.Duration) time.Duration {
 	if h.meter == nil || wanted > 0 && wanted < energyBeat {
 		return wanted

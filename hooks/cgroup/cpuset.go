@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// cpusetResource decides the flags alone. The cpus are chosen with the devices: see decideCPUs.
+// cpusetResource decides only the flags. The cpus are chosen with the devices: see decideCPUs.
 var cpusetResource = resource{
 	offer: func(h *hook, there *host) error {
 		there.cpus = h.node().Online
@@ -72,7 +72,7 @@ func (p *policy) decideCPUs(
 	chosen, err := p.withDevices(h.node, req, a)
 	var short *placement.ShortageError
 	if errors.As(err, &short) && !taken.Intersect(a.had.CPUs).IsEmpty() {
-		// The two jobs share cpus because one was suspended. Each may keep them.
+		// The two jobs share cpus because one was suspended. Both may keep them.
 		req.Taken = taken.Minus(a.had.CPUs)
 		chosen, err = p.withDevices(h.node, req, a)
 	}

@@ -15,7 +15,8 @@ import (
 
 // ExecjobEpilogue kills the job's remaining processes and reports what the job used. The cgroup and
 // its counters stay until the host has stored the report and sends end. So an interrupted epilogue
-// can be repeated. Other jobs can have the job's cpus, memory and devices right away (see assign).
+// can be repeated. Other jobs can get the job's cpus, memory and devices right away (see
+// assignBeside).
 func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, s, release, err := h.last(ctx, req)
 	if err != nil || j == nil {
@@ -49,7 +50,7 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// last takes the turn of a job that is ending. j is nil if the job does not have a cgroup here.
+// last takes the turn of a job that is ending. j is nil if the job has no cgroup here.
 func (h *hook) last(ctx context.Context, req *hostapi.Request) (j *cgroup.Job, s state, release func(), err error) {
 	if j, release, err = h.turn(ctx, req); err != nil {
 		return nil, state{}, nil, err
@@ -202,7 +203,7 @@ func (h *hook) removeEmpty(ctx context.Context, j *cgroup.Job) error {
 
 func (h *hook) removeDirs(ctx context.Context, j *cgroup.Job) error {
 	h.unwatch(j.ID())
-	// Removal has a short time limit to itself, so that it is attempted even if killing used up the
+	// Removal has its own short time limit, so that it is attempted even if killing used up the
 	// alarm.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// holding is what a job holds on this host.
+// holding holds a job's share of this host.
 type holding struct {
 	id     string
 	job    *cgroup.Job
@@ -21,7 +21,7 @@ type holding struct {
 	unread bool             // its grant could not be read; see readDevices
 }
 
-// holds names what the job holds of a resource, for example "nvidia0,nvidia3". For blocks it names
+// holds names the job's part of a resource, for example "nvidia0,nvidia3". For blocks it names
 // everything that makes a block unavailable.
 func (o holding) holds(resource string) string {
 	var names []string
@@ -70,7 +70,7 @@ func (h *hook) holdings(there host) ([]holding, error) {
 	return held, nil
 }
 
-// holdingsBeside returns what the job itself holds and what all others hold. own is zero if the job
+// holdingsBeside returns the job's own holding and those of all other jobs. own is zero if the job
 // holds nothing. The caller holds the lock.
 func (h *hook) holdingsBeside(id string, there host) (own holding, others []holding, err error) {
 	others, err = h.holdings(there)
@@ -96,8 +96,7 @@ func (p *policy) holdingOf(there host, got assignment) holding {
 	return o
 }
 
-// or returns the larger of o and p for each resource. That is what a job holds while it is being
-// resized.
+// or returns the larger of o and p for each resource: the holding of a job that is being resized.
 func (o holding) or(p holding) holding {
 	larger := func(n **int64, other *int64) {
 		if *n == nil || other != nil && *other > **n {
@@ -118,7 +117,7 @@ func (o holding) or(p holding) holding {
 	return o
 }
 
-// sum adds up one limit of what jobs hold.
+// sum adds up one limit over the jobs.
 func sum(jobs []holding, limit func(l cgroup.Limits) *int64) (held int64) {
 	for _, o := range jobs {
 		if n := limit(o.limits); n != nil {
@@ -131,8 +130,8 @@ func sum(jobs []holding, limit func(l cgroup.Limits) *int64) (held int64) {
 func onlyMem(l cgroup.Limits) *int64    { return l.Mem }
 func memAndSwap(l cgroup.Limits) *int64 { return l.MemSwap }
 
-// assignBeside decides what a job gets beside others. If there is not enough, it disregards jobs
-// that have ended, and then also suspended ones.
+// assignBeside decides a job's share, given those of the others. If there is not enough left, it
+// disregards jobs that have ended, and then also suspended ones.
 func (h *hook) assignBeside(there host, a ask, others []holding) (got assignment, err error) {
 	got, err = h.policy.assign(there, a, others)
 	if hostapi.KindOf(err) != hostapi.KindBusy {
@@ -157,8 +156,8 @@ func (h *hook) assignBeside(there host, a ask, others []holding) (got assignment
 	return got, err
 }
 
-// frozen returns what a suspended job still holds after its place was given to others. It keeps its
-// devices: its processes have them open, with data in the devices' memory, and need them when they
+// frozen returns the holding of a suspended job whose place was given to others. It keeps its
+// devices. Its processes have them open, with data in the devices' memory, and need them when they
 // resume.
 func frozen(o holding) holding {
 	o.limits = cgroup.Limits{}

@@ -12,7 +12,7 @@ import (
 // all fields except the contents of the turns.
 type job struct {
 	// turn is held by one event at a time. The host sends a job's events one after the other, but
-	// exechost_startup and exechost_periodic run concurrently with them and look at all jobs.
+	// exechost_startup and exechost_periodic run concurrently with them and handle all jobs.
 	turn turn
 	// oomTurn is held while kills are recorded, which can happen while an event holds turn.
 	oomTurn turn
@@ -43,8 +43,8 @@ func (e *job) idle() bool {
 		e.assigned == nil && !e.asStays && e.lastWarning == ""
 }
 
-// with calls f with what is known about a job, under mu. If nothing is left to remember afterwards,
-// it drops the job.
+// with calls f with the entry of a job, under mu. If nothing is left to remember afterwards, it
+// drops the job.
 func (h *hook) with(id string, f func(e *job)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -59,7 +59,7 @@ func (h *hook) with(id string, f func(e *job)) {
 	}
 }
 
-// snapshot returns a copy of what is known about a job. It is zero for an unknown job.
+// snapshot returns a copy of a job's entry. It is zero for an unknown job.
 func (h *hook) snapshot(id string) job {
 	h.mu.Lock()
 	defer h.mu.Unlock()

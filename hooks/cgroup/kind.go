@@ -41,8 +41,8 @@ func holdBeyond(begin *hostapi.Request, err error) (*hostapi.Outcome, error) {
 }
 
 // kindOf returns the kind of an error of a job's cgroup. Some of them pass: the job is ending, it
-// uses what it would have to give back, or somebody has created its cgroup by hand. A request that
-// is too long for a mark (setxattr(2)) is the job's fault.
+// still uses memory that it should give back, or somebody has created its cgroup by hand. A request
+// that is too long for a mark (setxattr(2)) is the job's fault.
 func kindOf(err error) hostapi.Kind {
 	for _, passes := range []error{cgroup.ErrNotFound, cgroup.ErrInUse, cgroup.ErrExists} {
 		if errors.Is(err, passes) {

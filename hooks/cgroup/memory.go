@@ -94,8 +94,8 @@ func (p *policy) soften(l cgroup.Limits, n *topology.Node) cgroup.Limits {
 	return l
 }
 
-// leastMem is the least memory in which any program can start. It includes the kernel's memory for
-// a process. If that does not fit, fork fails with a misleading errno (ENFILE).
+// leastMem is the least memory in which any program can start. It includes the memory that the
+// kernel needs for a process. If that does not fit, fork fails with a misleading errno (ENFILE).
 const leastMem = 1 << 20
 
 func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
@@ -133,7 +133,7 @@ func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
 	return nil
 }
 
-// defaultMem returns the limit of a job that asked for no mem. All jobs together may have total.
+// defaultMem returns the limit of a job that requested no mem. All jobs together may have total.
 func (p *policy) defaultMem(a ask, total int64) int64 {
 	if p.Memory.EnforceDefault && p.Memory.Default > 0 && !(p.Memory.ExclhostIgnoreDefault && a.exclhost) {
 		return min(int64(p.Memory.Default), total)
@@ -142,7 +142,7 @@ func (p *policy) defaultMem(a ask, total int64) int64 {
 }
 
 // exceeds returns the error for a request that exceeds free, and its kind says whether waiting can
-// help. text is a format in the words of pbs_cgroups, for what is wanted and what there is.
+// help. text is a format in the words of pbs_cgroups for the amounts requested and available.
 func exceeds(text string, want, free, total int64) error {
 	switch {
 	case want <= free:

@@ -21,7 +21,7 @@ var memswResource = resource{
 
 // addVmem adds vmem from the job's own list. PBS does not schedule vmem by default, and then it
 // appears only there (openpbs-observed: vnode_list). With several hosts nothing says how much each
-// one has.
+// one provides.
 func (a *ask) addVmem(job *hostapi.Job) error {
 	if a.Vmem != nil {
 		return nil
@@ -92,7 +92,8 @@ func (p *policy) decideMemsw(got *assignment, h host, others []holding) error {
 	return nil
 }
 
-// memswOf returns the limit of memory plus swap for a given memory limit, if no vmem was asked for.
+// memswOf returns the limit of memory plus swap for a given memory limit, if the job requested no
+// vmem.
 func (p *policy) memswOf(n *topology.Node, a ask, mem int64) int64 {
 	if p.Memsw.EnforceDefault && !(p.Memsw.ExclhostIgnoreDefault && a.exclhost) {
 		return min(p.memTotal(n)+p.swapTotal(n), mem+min(int64(p.Memsw.Default), p.swapTotal(n)))

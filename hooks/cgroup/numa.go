@@ -78,7 +78,7 @@ func (p *policy) placed(node *topology.Node, req placement.Request, a ask) (plac
 	if rest <= 0 {
 		return got, nil
 	}
-	// The natural vnode has nothing to give if startup reported the others.
+	// The natural vnode has no resources if startup reported the others.
 	req.NCPUs, req.Taken = rest, req.Taken.Union(got.CPUs)
 	one, err := placement.Place(node, req)
 	if err != nil {

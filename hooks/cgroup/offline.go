@@ -40,8 +40,8 @@ func cannotRemove(err error) bool {
 }
 
 // stuck asks PBS to take the host's vnodes offline if err says that part of a job remains. If the
-// event has no vnode_list, such as those of hookhost's own timer, the answer does not reach PBS. So
-// the next event with a list gets the same answer once more. If a vnode is online after that, an
+// event has no vnode_list, as when hookhost's timer sent it, the answer does not reach PBS. So the
+// next event with a list gets the same answer once more. If a vnode is online after that, an
 // administrator put it online, and it stays so.
 func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) error {
 	if out == nil || !cannotRemove(err) {
@@ -87,7 +87,7 @@ func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome, now time.Ti
 		o.Since = now
 		return h.kept.SetOffline(o)
 	}
-	if !o.Sent { // PBS was never told
+	if !o.Sent { // it never reached PBS
 		return h.kept.SetOffline(nil)
 	}
 	known := slices.Collect(maps.Values(req.VnodeList))
@@ -122,7 +122,7 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 }
 
 // hasState reports whether v has PBS's state and comment. If there is a state, a missing comment
-// means that none is set, because PBS leaves out what is not set.
+// means that none is set, because PBS leaves out unset attributes.
 func hasState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }
 
 // isOffline reports whether a vnode is offline, whether or not this hook did it. A state has the

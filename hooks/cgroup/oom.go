@@ -24,10 +24,9 @@ const oomLines = 8
 // oomMark is the extended attribute of a job's cgroup that holds its oomReport.
 const oomMark = "trusted.hookhost.oom"
 
-// oomReport is what is reported about the kernel's out-of-memory kills in a job. It is written to
-// the cgroup before it is sent. So every periodic, a restarted hook and epilogue all use the same
-// words. The host recognizes a kill that was already reported by these words, which are
-// different for each kill.
+// oomReport reports the kernel's out-of-memory kills in a job. It is written to the cgroup before
+// it is sent. So every periodic, a restarted hook and the epilogue all use the same words. The host
+// recognizes a kill that was already reported by these words, which are different for each kill.
 type oomReport struct {
 	Kills int64    `json:"kills"` // the kills that the lines cover, as counted by the kernel
 	Twice int64    `json:"twice"` // how many of these are repeated counts of a process
@@ -180,8 +179,8 @@ func (h *hook) logged(
 }
 
 // add writes one line per kill, in the words of pbs_cgroups, and one for the number of kills
-// without a line. While the job runs, it writes at most oomLines lines. The last call covers what
-// was left out.
+// without a line. While the job runs, it writes at most oomLines lines. The last call also writes
+// the lines that were left out.
 func (t *oomReport) add(u cgroup.Usage, records []oomKill, last bool) {
 	fresh := *u.OOMKills - t.Kills
 	// The log may also have kills from an earlier run of the job. The last ones belong to this run.
@@ -272,8 +271,8 @@ const notItsOwn = "Memory of all jobs or of the host exhausted"
 
 // limitHit names the limit that was hit, in the words of pbs_cgroups. A failcnt alone does not mean
 // a kill: it only shows which limit was hit when there was one. If both limits are equal, the
-// answer is mem, which is what the job requested. With swap accounting v1 does not count every hit
-// (see internal/kernfs/kernfstest, hit).
+// answer is mem, which the job requested. With swap accounting v1 does not count every hit (see
+// internal/kernfs/kernfstest, hit).
 func limitHit(u cgroup.Usage) string {
 	positive := func(n *int64) bool { return n != nil && *n > 0 }
 	if u.OwnOOM != nil && *u.OwnOOM == 0 {

@@ -8,12 +8,12 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 )
 
-// The parent of all jobs is limited to what the node has for jobs, as pbs_cgroups does at
-// exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that requested no
-// mem leave the node its reserve, however many there are.
+// The limits of the parent of all jobs are what the node offers to jobs, as pbs_cgroups sets them
+// at exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that requested
+// no mem leave the node its reserve, however many there are.
 //
-// The figures are the same that begin uses and PBS is told. If jobs hold more, the limit is what
-// they hold, because a job keeps what it was assigned. That happens after a reload with a larger
+// Begin uses the same figures, and PBS gets them too. If jobs hold more than that, the limit is the
+// sum of their shares, because a job keeps its assignment. They do after a reload with a larger
 // reserve, and while another job uses the place of a suspended one.
 
 // parentLimits returns the limits of all jobs together, given what they hold.

@@ -24,7 +24,7 @@ var pidsResource = resource{
 	},
 }
 
-// pidsAsked returns the limit on its tasks that a job asks for (-l pids=N), or nil.
+// pidsAsked returns the limit on tasks that a job requests (-l pids=N), or nil.
 func pidsAsked(list hostapi.Resources) (*int64, error) {
 	v, ok := list["pids"]
 	if !ok {
@@ -37,8 +37,8 @@ func pidsAsked(list hostapi.Resources) (*int64, error) {
 	return &n, nil
 }
 
-// tasks returns how many tasks all jobs together may have, by [pids] and by the cgroups above them.
-// 0 means that no limit is known.
+// tasks returns how many tasks all jobs together may have, according to [pids] and to the cgroups
+// above them. 0 means that no limit is known.
 func (h *hook) tasks() (int64, error) {
 	total := h.policy.Pids.Left(min(h.node().Tasks, config.MaxPids))
 	above, err := h.tree.PidsAbove()
@@ -83,7 +83,7 @@ func (p *policy) tasksOf(h host, a ask) int64 {
 	switch {
 	case h.tasks == 0:
 		return 0
-	case a.exclhost: // nobody else needs tasks
+	case a.exclhost: // no other job needs tasks
 		return h.tasks
 	}
 	return p.Pids.Part(h.tasks, a.NCPUs, p.countCPUs(h, h.cpus))

@@ -12,7 +12,7 @@ import (
 
 // With [mpi] per_task each MPI rank has a subgroup in its job's cgroup, which shows how much the
 // rank uses. A launcher's daemon forks the ranks, and no event reports that. So the hook looks for
-// ranks several times after a program starts or is attached, and at each periodic. What a rank used
+// ranks several times after a program starts or is attached, and at each periodic. Usage of a rank
 // before it was found counts only for the job.
 
 // rankLooks are the times to look for ranks after a program of the job starts or is attached. After
@@ -196,8 +196,8 @@ func (s *rankSearch) move(name string, p proc.Process) error {
 }
 
 // retire removes the subgroups of ranks that have ended. Otherwise a job that starts one program
-// after another would fill the node with them. An empty subgroup is removed at the second look,
-// when the host already knows what the rank used.
+// after another would fill the node with them. An empty subgroup is removed the second time it is
+// found empty. By then the host knows the rank's usage.
 //
 // Two kinds of subgroups stay until the job's end. In a world without a name, the rank of the next
 // program reuses the subgroup. If the kernel killed in a subgroup for lack of memory, v1 counts

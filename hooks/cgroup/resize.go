@@ -45,7 +45,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	u := z.usage(z.there)
 	u.ProcessesAttached, _ = j.Attached()
 	s, _, err := stateOf(req.Job, req.Node, j)
-	s.JobMark = old // what it had so far
+	s.JobMark = old // its usage until now counts for the old size
 	if err := errors.Join(err, h.bill(&s, req.Job, u, true)); err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
@@ -71,7 +71,7 @@ func resized(old cgroup.JobMark, asked *hostapi.Job, z newShare) cgroup.JobMark 
 	return r
 }
 
-// newShare is what a job is about to get, and what it has now.
+// newShare holds the share that a job is about to get, and its current one.
 type newShare struct {
 	assignment
 	had      cgroup.Limits    // the limits in force
@@ -79,7 +79,7 @@ type newShare struct {
 	there    host
 }
 
-// newSize reads what the job has and decides what it gets, counting the job's own share as free.
+// newSize reads the job's current share and decides the new one, counting the current one as free.
 // The caller holds the lock.
 func (h *hook) newSize(j *cgroup.Job, a ask) (z newShare, err error) {
 	fail := func(err error) (newShare, error) {
@@ -146,8 +146,8 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 		return nil
 	}
 	undo := errors.Join(j.Apply(z.had), j.SetJobMark(old))
-	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // so the node is at fault
-		// The job may have more or less than before. Until its end it holds the larger of both
+	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // the node is at fault
+		// The job may have more or less than before. Until it ends, it holds the larger of both
 		// sizes.
 		return hostapi.Errorf(hostapi.KindNode, "%w; %w: %w", err, errNotUndone, undo)
 	}
@@ -181,7 +181,7 @@ func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, cgroup.ErrUnsupported): // for this job
+	case errors.Is(err, cgroup.ErrUnsupported): // this job cannot change
 		kind = hostapi.KindJob
 		had, gets := !z.had.CPUs.IsEmpty(), !limits.CPUs.IsEmpty()
 		switch {

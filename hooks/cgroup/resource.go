@@ -10,20 +10,20 @@ import (
 // resource is something that jobs are limited to on a host. To add one, put a value of this type in
 // a new file and a line in resources. A nil field means that there is nothing to do.
 type resource struct {
-	// ask adds what events after begin need of the job's request, too. What decide alone needs, it
-	// reads from ask.list. An error is the job's fault.
+	// ask adds the requests that events after begin need as well. decide reads those that only it
+	// needs from ask.list. An error is the job's fault.
 	ask func(a *ask, job *hostapi.Job) error
-	// offer reads what all jobs together may have.
+	// offer reads the amount for all jobs together.
 	offer func(h *hook, there *host) error
-	// decide sets the job's limits, given what the other jobs hold, and notes a request that is not
-	// enforced. It has no other effect.
+	// decide sets the job's limits, given the holdings of the other jobs, and notes a request that
+	// is not enforced. It has no other effect.
 	decide func(p *policy, got *assignment, h host, others []holding) error
-	// parent sets the limits of all jobs together, given what they hold.
+	// parent sets the limits of all jobs together, given their holdings.
 	parent func(p *policy, l *cgroup.Limits, h host, jobs []holding)
 }
 
-// resources are in the order in which they are decided. A limit of memory and swap follows from
-// that of memory.
+// resources are in the order in which they are decided. The limit of memory and swap depends on the
+// limit of memory.
 var resources = []*resource{
 	&cpusetResource, &memoryResource, &memswResource, &pidsResource, &hugetlbResource, &gpuResource, &oomResource,
 	&cpuResource, &ioResource, &pmemResource, &rlimitResource,

@@ -22,7 +22,7 @@ var rlimitResource = resource{
 	ask: func(a *ask, job *hostapi.Job) (err error) { a.rlimits, err = rlimitsOf(job); return err },
 }
 
-// rlimitsOf returns the limits that the job itself asks for, by name. PBS passes on unknown names
+// rlimitsOf returns the limits that the job itself requests, by name. PBS passes on unknown names
 // like any others, so they are an error here.
 func rlimitsOf(job *hostapi.Job) (map[string]proc.Rlimit, error) {
 	var asked map[string]proc.Rlimit
@@ -117,8 +117,8 @@ func (h *hook) liftsAS() bool {
 
 // limit sets limits on a process of the job, unless the process is gone. It is not an error if
 // RLIMIT_AS cannot be lifted, because the job only gets less than it could. Launch reports it. Only
-// limits from the node's configuration may exceed what the process has. The job's request comes
-// from its user, and PBS may not even know such a resource.
+// limits from the node's configuration may exceed the current limits of the process. The job's
+// request comes from its user, and PBS may not even know such a resource.
 func (h *hook) limit(j *cgroup.Job, id hostapi.ProcessID, limits map[string]proc.Rlimit) error {
 	set := func(limits map[string]proc.Rlimit) error {
 		err := h.setRlimits(h.roots.Proc, id, limits, h.raises)

@@ -12,8 +12,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// rounds limits how often a session is listed again that forks while it is being moved. Each round
-// moves what the previous one could not see. Children of a moved process start inside.
+// rounds limits how often a session is listed again if it forks while it is being moved. Each round
+// moves the processes that the previous one could not see. Children of a moved process start
+// inside.
 const rounds = 16
 
 // member is a process to be moved. Its fields were read while it was held.
@@ -198,8 +199,8 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (tak
 	if err != nil {
 		return taken, hostapi.Errorf(kindOf(err), "%w", err)
 	}
-	// A child that is created before this has its parent's old limits, but is in the next round's
-	// list.
+	// A child that is created before this call inherits the old limits, but the next round lists
+	// it.
 	return taken, h.limit(j, m.ID(), limits)
 }
 

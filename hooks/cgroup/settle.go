@@ -9,10 +9,10 @@ import (
 )
 
 // When the hook starts, and when the memory, swap or tasks of the node have changed, it reapplies
-// what each job was assigned. That undoes an interrupted resize, applies a change of [memory]
-// enforce, and replaces limits that somebody set by hand. A job may take seconds to give back
-// memory, so only events of that job wait for it. A job that does not give back enough keeps its
-// memory limits until the next time.
+// each job's assignment. That undoes an interrupted resize, applies a change of [memory] enforce,
+// and replaces limits that somebody set by hand. A job may take seconds to give back memory, so
+// only events of that job wait for it. A job that does not give back enough keeps its memory limits
+// until the next time.
 
 // settle does that for all jobs, in the background.
 func (h *hook) settle() {

@@ -39,8 +39,8 @@ func (p *policy) othersVnodes(node *topology.Node, name string, known map[string
 	return stale, site
 }
 
-// toNote returns what the next startup needs to know. That is the vnodes reported now, and the
-// stale ones until MoM lists them as having nothing.
+// toNote returns the vnodes that the next startup needs to know: those reported now, and the stale
+// ones until MoM lists them as having nothing.
 func toNote(reported map[string]*hostapi.Vnode, natural string, stale map[string]*hostapi.Vnode,
 	noted map[string]map[string]string) map[string]map[string]string {
 	note := map[string]map[string]string{}
@@ -68,8 +68,8 @@ func nothingOf(available hostapi.Resources) hostapi.Resources {
 	return nothing
 }
 
-// without returns what remains of o beside the site's vnodes, if these have cpus or memory. The
-// natural vnode does not get more than its definition gives it.
+// without returns the rest of o after the site's vnodes have been subtracted, if these have cpus or
+// memory. The natural vnode does not get more than its definition gives it.
 func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	var theirs offer
 	for _, v := range site {
@@ -106,7 +106,7 @@ func (o offer) without(natural *hostapi.Vnode, site []*hostapi.Vnode) offer {
 	return o
 }
 
-// offerOf returns what a vnode has. An amount that cannot be read counts as 0.
+// offerOf returns the resources of a vnode. An amount that cannot be read counts as 0.
 func offerOf(v *hostapi.Vnode) offer {
 	size := func(name string) int64 {
 		n, _ := pbs.ParseSize(v.ResourcesAvailable[name])

@@ -80,10 +80,10 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		return false, nil
 	case errors.Is(err, cgroup.ErrNotJobs):
 	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
-		// A cgroup made by hookhost gets its mark before its first process. On cgroup v1 OpenPBS's
-		// own hook has its jobs in the same place, perhaps without the directory that has the mark.
-		// They keep running when that hook is replaced. When pbs_mom reports the end of such a job,
-		// its cgroup is removed.
+		// A cgroup made by hookhost gets its mark before its first process. On cgroup v1 the jobs
+		// of OpenPBS's own hook are in the same place, perhaps without the directory that would
+		// have the mark. They keep running when that hook is replaced. When pbs_mom reports the end
+		// of such a job, its cgroup is removed.
 		pids, err := j.Processes()
 		if err != nil {
 			return false, err
@@ -125,7 +125,7 @@ func (h *hook) forgetGone(ids []string, known map[string]*hostapi.Job) {
 	}
 }
 
-// warnOnce logs a message about a job's cgroup, unless it was the last one about that.
+// warnOnce logs a message about a job's cgroup, unless it was the last message about that cgroup.
 func (h *hook) warnOnce(id, text string) {
 	first := false
 	h.with(id, func(e *job) { first, e.lastWarning = e.lastWarning != text, text })

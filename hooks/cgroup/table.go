@@ -11,15 +11,15 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// The table holds what each job was assigned. It is filled once, from the marks on the cgroups.
-// From then on the table determines what is free, and limits set by hand do not count. Only the
-// grants of jobs that are giving up devices are read again (readDevices). A change is written to
-// the job's mark before the event is answered, so that the next process builds the same table.
+// The table holds each job's assignment. It is filled once, from the marks on the cgroups. From
+// then on the table determines what is free, and limits set by hand do not count. Only the grants
+// of jobs that are giving up devices are read again (readDevices). A change is written to the job's
+// mark before the event is answered, so that the next process builds the same table.
 
 // maxLockWait is how long an event waits for the lock, which is usually held for milliseconds.
 const maxLockWait = 20 * time.Second
 
-// lock locks the table while it is decided what a job gets. The wait ends well before the event's
+// lock locks the table while an event decides a job's share. The wait ends well before the event's
 // alarm, when the host would kill this program. The first caller also takes the lock of the tree,
 // which this program then holds until it ends. So no other process of this hook can decide at the
 // same time.
@@ -84,8 +84,8 @@ func (h *hook) fill() error {
 	return nil
 }
 
-// assignmentOf returns what a job was assigned. A job without a mark began before hookhost was
-// installed, and holds what its limits in the kernel say.
+// assignmentOf returns a job's assignment. A job without a mark began before hookhost was
+// installed. Its limits in the kernel count as its assignment.
 func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	m, found, err := markOf(j)
 	if err != nil {
@@ -104,8 +104,8 @@ func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err err
 	return assignment{limits: l, allMem: l.Mem == nil || *l.Mem >= h.policy.memTotal(h.node())}, false, nil
 }
 
-// assignmentIn returns what the job was assigned according to its mark. If there were too many
-// chunks for the mark, its sums cover all hosts, but the assigned mem is right in any case.
+// assignmentIn returns the assignment in a job's mark. If there were too many chunks for the mark,
+// its sums cover all hosts, but the assigned mem is right in any case.
 func assignmentIn(m cgroup.JobMark) assignment {
 	a, _ := askOf(m.Begin.Job, m.Begin.Node) // begin has rejected unreadable requests
 	a.Mem, a.list, a.chunks, a.here, a.notes = nil, nil, nil, nil, nil
@@ -116,7 +116,7 @@ func assignmentIn(m cgroup.JobMark) assignment {
 	return assignment{limits: *m.Limits, allMem: m.AllMem, ask: a}
 }
 
-// setAssigned records what a job holds from now on.
+// setAssigned records a job's holding from now on.
 func (h *hook) setAssigned(j *cgroup.Job, got assignment) {
 	// These are long with many hosts.
 	got.ask.list, got.ask.chunks, got.ask.here, got.ask.notes, got.notes = nil, nil, nil, nil, nil

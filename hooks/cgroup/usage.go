@@ -16,8 +16,9 @@ const (
 	memCgroupPeak = "cgroup peak, page cache included"
 )
 
-// measure reads what the job has used so far, both for the report and as the kernel's counters. If
-// it fails, it still returns what could be read. u is nil if the job no longer has a cgroup.
+// measure reads the job's usage so far, both for the report and as the kernel's counters. If it
+// fails, it still returns everything that could be read. u is nil if the job no longer has a
+// cgroup.
 func (h *hook) measure(j *cgroup.Job, s state) (u *hostapi.HostUsage, counters cgroup.Usage, err error) {
 	counters, err = j.Usage()
 	if errors.Is(err, cgroup.ErrNotFound) {
@@ -95,7 +96,7 @@ func ranOut(u cgroup.Usage) bool {
 	return reached(u.CgroupPeak, u.MemLimit) || reached(u.MemSwapPeak, u.MemSwapLimit)
 }
 
-// largestCharge bounds what is left below a limit when the kernel kills: eight pages of 64 KiB
+// largestCharge bounds the memory left below a limit when the kernel kills: eight pages of 64 KiB
 // (PAGE_ALLOC_COSTLY_ORDER of include/linux/mmzone.h). Larger allocations fail without a kill.
 const largestCharge = 512 << 10
 

@@ -20,11 +20,11 @@ import (
 // has is accepted on an otherwise empty host. It is also accepted beside jobs that request no more
 // than the other vnodes have.
 
-// offer is what a vnode has for jobs. All amounts except ncpus are in bytes.
+// offer holds the resources of a vnode for jobs. All amounts except ncpus are in bytes.
 type offer struct {
 	ncpus            int
 	mem, vmem, hpmem int64
-	cgswap           bool // PBS is also told about swap alone
+	cgswap           bool // PBS also gets swap as a separate resource
 }
 
 func (o offer) resources() hostapi.Resources {
@@ -54,9 +54,8 @@ func hugeByNUMA(sys *kernfs.FS, node *topology.Node, all topology.HugePages) (ma
 }
 
 // vnodes returns the natural vnode, called name. With vnode_per_numa_node it adds one for each NUMA
-// node that has anything to give. In that case the natural one has nothing, so that nothing is
-// counted twice. known is what PBS knows about the vnodes, and site are those that the site has
-// defined.
+// node with resources for jobs. In that case the natural one has none, so that nothing is counted
+// twice. known holds the vnodes as PBS knows them, and site those that the site has defined.
 func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 	known map[string]*hostapi.Vnode, site []*hostapi.Vnode) map[string]*hostapi.Vnode {
 	sharing := ""
@@ -90,13 +89,13 @@ func (p *policy) vnodes(h host, huge map[int]int64, name, vntype string,
 
 func vnodeName(host string, numa int) string { return fmt.Sprintf("%s[%d]", host, numa) }
 
-// offer returns what the whole host has for jobs.
+// offer returns the resources of the whole host for jobs.
 func (p *policy) offer(h host) offer {
 	return p.offered(h, h.cpus, p.memTotal(h.node), p.swapTotal(h.node), p.hugeOffered(h))
 }
 
-// numaOffer returns what a NUMA node has for jobs. The host's memory reserve and its swap are
-// divided among the NUMA nodes by their memory.
+// numaOffer returns the resources of a NUMA node for jobs. The host's memory reserve and its swap
+// are divided among the NUMA nodes by their memory.
 func (p *policy) numaOffer(h host, huge map[int]int64, n topology.NUMANode) offer {
 	var sum int64
 	for _, o := range h.node.NUMA {
@@ -110,8 +109,8 @@ func (p *policy) numaOffer(h host, huge map[int]int64, n topology.NUMANode) offe
 		proRata(p.hugeOffered(h), huge[n.ID], h.hugePages.Total[h.hugePages.Default]))
 }
 
-// offered returns an offer of what begin would give. The hidden amounts make up for values that PBS
-// rounds.
+// offered returns an offer of the amounts that begin would assign. The hidden amounts make up for
+// values that PBS rounds.
 func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer {
 	const mb = 1 << 20
 	down := func(n int64) int64 { return max(0, n) / mb * mb }
@@ -126,7 +125,7 @@ func (p *policy) offered(h host, cpus kernfs.IDSet, mem, swap, huge int64) offer
 	return o
 }
 
-// reportsCgswap reports whether PBS is told about swap separately.
+// reportsCgswap reports whether PBS gets swap as a separate resource.
 func (p *policy) reportsCgswap() bool { return p.Memsw.Enabled && p.Memsw.ManageCgswap }
 
 // countCPUs returns the greatest ncpus that a job can get from cpus on an empty host.
@@ -154,7 +153,7 @@ func cpusOf(n *topology.Node, numa int) kernfs.IDSet {
 	return cpus
 }
 
-// hugeOffered returns how many huge pages of the default size PBS is told about, in bytes. Without
+// hugeOffered returns the huge pages of the default size to report to PBS, in bytes. Without
 // [hugetlb] that is 0, because PBS would promise the same pages to several jobs.
 func (p *policy) hugeOffered(h host) int64 {
 	if !p.Hugetlb.Enabled || h.hugePages.Default == 0 {
