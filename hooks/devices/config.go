@@ -29,8 +29,7 @@ func newPolicy(text []byte) (*policy, error) {
 	return p, nil
 }
 
-// options returns what the inventory should look for. nvml is the path of the program that asks
-// NVML, or "".
+// options returns the inventory's options. nvml is the path of the program that asks NVML, or "".
 func (p *policy) options(nvml string) inventory.Options {
 	o := inventory.Options{GPUs: p.Devices.DiscoverGPUs, NVML: nvml, Limit: time.Duration(p.Devices.ProbeTimeout),
 		Node: nodeAt, Glob: filepath.Glob}

@@ -128,9 +128,9 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	return h, nil
 }
 
-// common returns what every job may open on this node, except for the devices that are given to
-// jobs. It reads /dev each time, since drivers can appear while jobs run. Changes in what is
-// missing or left out are logged. Doctor also shows what is left out.
+// common returns the devices that every job may open on this node, in addition to those assigned to
+// it. It reads /dev each time, since drivers can appear while jobs run. Names without a device, and
+// rules that were left out, are logged when they change. Doctor also shows the rules.
 func (h *hook) common() (common, error) {
 	h.mu.Lock() // so that logs are in the order of the observations
 	defer h.mu.Unlock()
@@ -195,8 +195,8 @@ func grantOf(j *cgroup.Job) (*inventory.Grant, error) {
 //
 // A resize may run concurrently with exechost_periodic. Neither may install a filter for an old
 // grant, or mistake the other's program for a leftover. So only one call confines at a time. The
-// list of what all jobs may open is also made under that lock. Otherwise a launch that waited for
-// it would open devices that were found meanwhile.
+// list of devices that all jobs may open is also made under that lock. Otherwise a launch that
+// waited for it would open devices that were found meanwhile.
 func (h *hook) confine(j *cgroup.Job) (*inventory.Grant, error) {
 	h.confining.Lock()
 	defer h.confining.Unlock()

@@ -22,7 +22,7 @@ import (
 
 // inventoryKeeper keeps the node's inventory in memory and in the state directory, where hook
 // cgroup and doctor read it. A scan may hang, so scans run in the background, one at a time. Events
-// use what is known when they occur.
+// use the latest result when they occur.
 type inventoryKeeper struct {
 	dir       string // state directory; "" stores nothing
 	scan      func(context.Context) *inventory.Inventory
@@ -39,7 +39,8 @@ type inventoryKeeper struct {
 	unstored error // error of the last attempt: the file is older than inv
 }
 
-// allowSource is the inventory's entry for what is left out of the base list and devices.allow.
+// allowSource is the inventory's entry for rules that are left out of the base list and
+// devices.allow.
 const allowSource = "allow"
 
 // lateSource is the inventory's entry for a scan that did not finish in time.
@@ -146,8 +147,8 @@ func (s *inventoryKeeper) adopt(inv *inventory.Inventory) {
 	}
 }
 
-// late records that the current scan has no result within limit. Doctor shows that along with what
-// was known before.
+// late records that the current scan has no result within limit. Doctor shows that along with the
+// previous inventory.
 func (s *inventoryKeeper) late(limit time.Duration) {
 	s.mu.Lock()
 	if s.busy == nil || s.adopted { // the result has just come
@@ -299,9 +300,9 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 
 // described returns inv's devices with what NVML reported about NVIDIA's before. If NVML fails, the
 // driver's files still show which GPUs there are, but neither their memory nor the UUIDs of MIG
-// instances. A GPU with instances is not among the devices then. It keeps those instances of old
-// that the files show too. All nodes are inv's, since a driver that was reloaded may have numbered
-// its GPUs differently.
+// instances. A GPU with instances is not among the devices then. Those instances of old that the
+// files show too are kept for it. All nodes are inv's, since a driver that was reloaded may have
+// numbered its GPUs differently.
 func described(old []topology.Device, inv *inventory.Inventory) []topology.Device {
 	var list []topology.Device
 	for _, d := range old {

@@ -27,8 +27,8 @@ import (
 // exporter's whole answer invalid.
 
 // mappingDir is that directory, or empty if none is used. Changes are made under a lock on a file
-// of the state directory. Only root can open that file: anyone who can open a file can keep it
-// locked.
+// of the state directory. Only root can open that file, since anyone who can open a file can lock
+// it indefinitely.
 type mappingDir struct{ dir, lock string }
 
 // newMappingDir returns the directory dir, or none if there is no state directory.

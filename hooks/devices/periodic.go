@@ -149,8 +149,8 @@ func (h *hook) jobGrant(id string) (*cgroup.Job, *inventory.Grant) {
 
 // reassert makes sure that a live job has its filter, which opens list and the devices of the job's
 // grant. Hook cgroup reports jobs without a cgroup. A job that began before devices were enabled is
-// left alone, since it may be using what a filter would close. If starts is set, the log mentions
-// such a job.
+// left alone, since it may be using devices that a filter would close. If starts is set, the log
+// mentions such a job.
 func (h *hook) reassert(ctx context.Context, id string, list common, starts bool) error {
 	j, err := h.tree.Job(id)
 	if err != nil {

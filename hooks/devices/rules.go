@@ -149,7 +149,7 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devrule.Lookup, majors 
 	if len(p.Device) > 0 && unknown(inv, "device") != "" {
 		for _, d := range p.Device {
 			for _, path := range d.Paths {
-				nodes, _ := look(strings.TrimPrefix(path, "/dev/")) // what cannot be examined cannot be opened
+				nodes, _ := look(strings.TrimPrefix(path, "/dev/")) // a device that cannot be examined cannot be opened
 				for _, n := range nodes {
 					u.configured = append(u.configured, topology.Device{ID: path, Resource: d.Resource,
 						Nodes: []topology.DeviceNode{{Path: path, Block: n.Kind == devrule.Block, Major: n.Major,
@@ -181,8 +181,8 @@ func unknown(inv *inventory.Inventory, names ...string) string {
 	return cmp.Or(sourceOf(inv, lateSource).Error, "there was no scan yet")
 }
 
-// opened describes what a rule would let every job open, or returns "". Rules of the base list
-// never open GPUs.
+// opened describes the devices that a rule would let every job open, or returns "". Rules of the
+// base list never open GPUs.
 func (u unseen) opened(r devrule.Rule, base bool) string {
 	if r.Access&(devrule.Read|devrule.Write) == 0 {
 		return ""

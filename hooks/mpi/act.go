@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// act does what the configuration says with a process.
+// act handles a process as configured in mpi.strays.
 func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	switch v.Class {
 	case stray.Unknown:

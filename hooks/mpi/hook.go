@@ -14,8 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/stray"
 )
 
-// hook handles the events. It stores the jobs' host files in aux. What it remembers about their
-// processes can be found out again.
+// hook handles the events. It stores the jobs' host files in aux. Everything it remembers about
+// their processes can be found again.
 type hook struct {
 	policy *policy
 	aux    string // directory of host files
@@ -68,7 +68,7 @@ func (h *hook) openKernel(remsh string) error {
 	facts := &stray.Reader{Procfs: roots.Proc, JobOf: tree.JobOf, Environ: environs.Read,
 		Hookhost: programsOfHookhost(roots.Proc, remsh), Qsub: h.policy.qsub()}
 	h.strays = newStrays(h.policy.MPI.Strays, facts, list((*cgroup.Job).Processes), h.log)
-	if !h.policy.MPI.PerTask { // otherwise hook cgroup reports them
+	if !h.policy.MPI.PerTask { // with per_task, hook cgroup reports them
 		h.ranks = newRanks(roots.Proc, list((*cgroup.Job).Entered), environs)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // launcher is a family of MPI launchers, with the variables that set the remote shell or a job's
 // hosts.
 type launcher struct {
-	// settled are variables with which users make the choice themselves. If one of them is set, the
+	// settled are variables with which users choose for themselves. If one of them is set, the
 	// family is left alone.
 	settled  []string
 	remsh    string // names the remote shell
@@ -21,9 +21,9 @@ type launcher struct {
 	hostfile string // names the host file
 }
 
-// launchers is the table of docs/mpi.md. With each of them options on the command line override
-// variables. A launcher that was built with PBS's task manager (TM) uses that by itself and needs
-// no remote shell.
+// launchers is the table of docs/mpi.md. In all of them, options on the command line override
+// variables. A launcher that was built with PBS's task manager (TM) uses it and needs no remote
+// shell.
 var launchers = []launcher{
 	{ // Open MPI 4 (orte/mca/plm/rsh)
 		settled: []string{"OMPI_MCA_plm_rsh_agent", "OMPI_MCA_pls_rsh_agent", "OMPI_MCA_orte_rsh_agent",
@@ -51,8 +51,8 @@ var launchers = []launcher{
 	},
 }
 
-// variables returns what to set in an environment. It changes no variable that exists, and skips a
-// family if the user has set one of its settled variables. A path of "" means none.
+// variables returns the variables to set in an environment. It changes no variable that exists, and
+// skips a family if the user has set one of its settled variables. A path of "" means none.
 func variables(env map[string]string, remsh, hostfile string) map[string]string {
 	set := map[string]string{}
 	put := func(name, value string) {

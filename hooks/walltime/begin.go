@@ -18,7 +18,7 @@ func (h *hook) ExecjobBegin(_ context.Context, req *hostapi.Request) (*hostapi.O
 	return s.outcome(told), nil
 }
 
-// outcome is the answer to an event with the job's request.
+// outcome returns the answer to an event with the job's request.
 func (s *state) outcome(told []string) *hostapi.Outcome {
 	return &hostapi.Outcome{State: s.encode(), CallAtElapsed: s.Next, WalltimeLimit: s.walltimeLimit(), JobStderr: told}
 }

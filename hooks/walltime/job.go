@@ -16,8 +16,9 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// see checks a job, does what is due and returns when to check again. Meanwhile the host holds back
-// the job's events. said is a line to log later, since other jobs may be waiting for their signals.
+// see checks a job, takes the actions that are due and returns when to check again. Meanwhile the
+// host holds back the job's events. said is a line to log later, because other jobs may be waiting
+// for their signals.
 //
 // The host gets the state after the action. If this program or the host dies in between, the action
 // is repeated. So a signal may be sent twice but is never lost.
@@ -119,7 +120,7 @@ func (h *hook) cpuTime(j *cgroup.Job) (used *time.Duration, uncounted bool) {
 const killTime = 50 * time.Millisecond
 
 // carryOut carries out the orders. Failures are logged, and the next stage tries again. notes are
-// for the report, and said is to be logged later.
+// for the report, and said is for the log later.
 func (h *hook) carryOut(ctx context.Context, j *cgroup.Job, job *hostapi.Job, s *state, o orders,
 	pids []int) (notes []string, said string) {
 	log := h.logOf(j.ID())

@@ -54,7 +54,7 @@ func askedFor(r hostapi.Resources) hostapi.Resources {
 	return asked
 }
 
-// ender says what ends a job at its limits before this hook does.
+// ender is the program that ends a job at its limits before this hook does.
 type ender int
 
 const (
@@ -75,8 +75,8 @@ func (s *state) enderOf(job *hostapi.Job) ender {
 }
 
 // newLimits makes the limits of a job that requests r and is ended by by. told are lines for the
-// job's standard error about what is not possible. newLimits fails on invalid values and names
-// them.
+// job's standard error about requests that cannot be met. newLimits fails on invalid values and
+// names them.
 func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []string, err error) {
 	l.Asked = askedFor(r)
 	own, err := walltimeAsked(l.Asked)

@@ -32,9 +32,10 @@ func (h *hook) ExechostStartup(_ context.Context, req *hostapi.Request) (*hostap
 	return out, nil
 }
 
-// ExechostPeriodic does what is due for the jobs that it was called for, in parallel. When it is
-// called for the host, it only makes sure that the host calls for each job. It also reports jobs
-// that cannot be killed, as long as there are any, because such a node must not get another job.
+// ExechostPeriodic takes the actions that are due for the jobs that it was called for, in parallel.
+// When it is called for the host, it only makes sure that the host calls for each job. It also
+// reports jobs that cannot be killed, as long as there are any, because such a node must not get
+// another job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if !req.Partial {
 		return h.remind(req)

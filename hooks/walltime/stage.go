@@ -49,7 +49,7 @@ type facts struct {
 	PIDs      []int         // of a running job over a limit; nil if not read
 }
 
-// orders are what to do now, in the order of the fields.
+// orders are the actions to take now, in the order of the fields.
 type orders struct {
 	Hasten  bool             // call cgroup.Job.Hasten
 	Signals []config.Warning // warnings to send
@@ -78,7 +78,8 @@ const (
 	muchLate  = time.Second      // greater delays are reported
 )
 
-// step decides what is due for a job. It has no side effects: the same facts give the same result.
+// step decides which actions are due for a job. It has no side effects: the same facts give the
+// same result.
 func (p *policy) step(l limits, was progress, f facts) (progress, orders) {
 	if was.Next == 0 || f.Elapsed < was.Next {
 		return was, orders{}
@@ -136,7 +137,7 @@ func (p *policy) run(l limits, s *progress, f facts, o *orders) {
 	}
 }
 
-// exceeded returns which limit the job exceeds, in the words of pbs_mom (openpbs
+// exceeded names the limit that the job exceeds, in the words of pbs_mom (openpbs
 // src/resmom/mom_mach.c, mom_over_limit), or "".
 func (l limits) exceeded(f facts) string {
 	over := func(what string, used, limit time.Duration) string {

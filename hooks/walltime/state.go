@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// state is what the host stores about a job for this hook.
+// state holds this hook's data about a job. The host stores it.
 type state struct {
 	Limits limits `json:"limits"`
 	// MoM is the process that starts the job's programs; nil under pbs_mom.
@@ -68,8 +68,8 @@ func (s *state) follow(p *policy, job *hostapi.Job, cpus int) (told []string, er
 	return told, nil
 }
 
-// decodeState returns what the host has stored, or nil. An unreadable state is treated like a
-// missing one, because the job itself has the limits.
+// decodeState returns the state that the host has stored, or nil. An unreadable state is treated
+// like a missing one, because the job itself has the limits.
 func decodeState(kept json.RawMessage) (*state, error) {
 	if len(kept) == 0 || bytes.Equal(kept, []byte("null")) {
 		return nil, nil
