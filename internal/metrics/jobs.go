@@ -13,15 +13,15 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// Jobs knows the live jobs.
+// Jobs lists the live jobs.
 type Jobs interface {
 	// Jobs returns the jobs that live here.
 	Jobs(context.Context) ([]api.Job, error)
 }
 
-// Meter reads what live jobs use.
+// Meter reads the usage of live jobs.
 type Meter interface {
-	// Present returns what a job uses now.
+	// Present returns a job's current usage.
 	Present(job string) (api.Present, error)
 }
 
@@ -48,7 +48,7 @@ var (
 	jobCPUs = ofJob("pbs_cgroup_cpus", "Cpus that the job was granted.")
 	jobCPU  = ofJob("pbs_cgroup_cpu_usage_seconds_total", "Cpu time of the job.")
 	jobRSS  = ofJob("pbs_cgroup_mem_rss_bytes", "Anonymous and shared memory of the job.")
-	// pbs_exporter has the parts of it that are active and inactive.
+	// pbs_exporter splits this into active and inactive page cache.
 	jobCache = ofJob("pbs_cgroup_mem_cache_bytes", "Page cache of files, without shared memory, of the job.")
 	jobLimit = ofJob("pbs_cgroup_mem_limit_bytes", "The job's limit of memory; absent without one.")
 	jobTasks = ofJob("pbs_cgroup_thread_usage", "Threads of the job, those of single-threaded processes included.")
@@ -95,7 +95,8 @@ func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
 		s.gauge(jobsLive, float64(n), string(phase))
 	}
 	s.sendTo(ch)
-	// The registry wakes up for a sample when it has none. So it gets those of many jobs at once.
+	// The registry wakes up whenever its channel has a sample. So it gets the samples of many jobs
+	// at once.
 	var readers sync.WaitGroup
 	share := (len(jobs) + readersAtOnce - 1) / readersAtOnce
 	for part := range slices.Chunk(jobs, max(share, 1)) {

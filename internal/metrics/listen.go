@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Bounds of who scrapes over TCP, where nobody is known. A connection is for one answer, and so
+// Bounds on scrapes over TCP, where callers are not identified. A connection serves one answer, so
 // each makes room for the next within seconds.
 const (
 	maxConns   = 64
@@ -20,19 +20,19 @@ const (
 	maxHeader  = 8 << 10
 )
 
-// Endpoint serves metrics on a TCP address: GET /metrics in plain HTTP, and nothing else. Its zero
-// value with a Handler listens nowhere.
+// Endpoint serves metrics on a TCP address: GET /metrics in plain HTTP, and nothing else. A zero
+// value with a Handler does not listen.
 type Endpoint struct {
 	Handler  http.Handler
-	ErrorLog *log.Logger // takes what goes wrong on connections
+	ErrorLog *log.Logger // receives errors of connections
 
 	mu      sync.Mutex
 	address string
 	server  *http.Server
 }
 
-// Listen listens on an address, IP:PORT, in place of the one before; "" is nowhere. After an error
-// it listens nowhere, and the next call tries again.
+// Listen listens on an address, IP:PORT, instead of the previous one; "" stops listening. After an
+// error it does not listen, and the next call tries again.
 func (e *Endpoint) Listen(address string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,7 +71,7 @@ func (e *Endpoint) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Close stops listening. Answers under way have a moment to end.
+// Close stops listening. Answers in progress get a moment to finish.
 func (e *Endpoint) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package metrics tells Prometheus what a node's jobs use and how its daemon does.
+// Package metrics reports the usage of a node's jobs and the state of its daemon to Prometheus.
 //
-// Events and calls of hooks are counted when they are over: see host.Observer. All else is read at
-// a scrape. A scrape calls no hook, and reads a few cgroup files of each job, once for all who
-// scrape at the same time. Nothing runs when nobody scrapes.
+// Events and calls of hooks are counted when they end: see host.Observer. Everything else is read
+// at a scrape. A scrape does not call hooks. It reads a few cgroup files of each job, once for all
+// simultaneous scrapes. Between scrapes nothing runs.
 //
-// Metrics of jobs have the names and labels of pbs_exporter, whose dashboards and joins work with
-// them. Names of what is hookhost's own begin with hookhost_.
+// Metrics of jobs have the names and labels of pbs_exporter, so its dashboards and joins work with
+// them. Names of hookhost's own metrics begin with hookhost_.
 package metrics
 
 import (
@@ -24,18 +24,18 @@ import (
 	"github.com/hookhost/hookhost/internal/host"
 )
 
-// Options is what a scrape asks. Its functions may be called at the same time.
+// Options holds the sources of a scrape. Its functions may be called at the same time.
 type Options struct {
 	Version string
 	Node    string // this host as exec_vnode names it
 	Jobs    Jobs
 	Meter   Meter
 	Counts  func() Counts
-	// ErrorLog takes what is wrong with metrics themselves.
+	// ErrorLog receives errors of the metrics themselves.
 	ErrorLog *log.Logger
 }
 
-// Metrics are a daemon's. Metrics is a host.Observer, and safe for concurrent use.
+// Metrics holds the metrics of a daemon. It is a host.Observer, and safe for concurrent use.
 type Metrics struct {
 	opt      Options
 	registry *prometheus.Registry
@@ -47,7 +47,7 @@ type Metrics struct {
 	callTime  *prometheus.HistogramVec
 }
 
-// buckets reach from an attach, 0.3 ms, to the alarm of a built-in hook, 60 s.
+// buckets range from an attach, 0.3 ms, to the alarm of a built-in hook, 60 s.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
 // New returns metrics that have counted nothing yet.
@@ -91,8 +91,8 @@ func (m *Metrics) Call(hook string, result host.Result, took time.Duration) {
 	m.callTime.WithLabelValues(hook).Observe(took.Seconds())
 }
 
-// count counts one more. The other results are there from then on as well. An alert on an increase
-// does not see the first of its kind if there was no 0 before.
+// count increments the counter of a result, and creates the counters of the other results. An alert
+// on an increase misses the first one if the counter did not exist with 0 before.
 func count(vec *prometheus.CounterVec, of string, result host.Result) {
 	for _, r := range host.Results {
 		counter := vec.WithLabelValues(of, string(r))
@@ -102,16 +102,17 @@ func count(vec *prometheus.CounterVec, of string, result host.Result) {
 	}
 }
 
-// Handler answers with all metrics, in OpenMetrics to whoever accepts that and else in the older
-// text format. The answer is not compressed: that would take longer than all else of it.
+// Handler answers with all metrics: in OpenMetrics if the client accepts that, otherwise in the
+// older text format. The answer is not compressed, because that would take longer than everything
+// else.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(prometheus.GathererFunc(m.gather), promhttp.HandlerOpts{
 		EnableOpenMetrics: true, DisableCompression: true, ErrorHandling: promhttp.ContinueOnError,
 	})
 }
 
-// gather is one look at everything for all who ask at the same time. The log has what is wrong with
-// it. An answer that breaks off is its reader's affair: anybody could fill the log by that.
+// gather collects all metrics once for all simultaneous scrapes, and logs errors. An answer that
+// its reader cuts off is not logged, because anyone could fill the log that way.
 func (m *Metrics) gather() ([]*dto.MetricFamily, error) {
 	families, err, _ := m.gathers.Do("", func() (any, error) {
 		families, err := m.registry.Gather()

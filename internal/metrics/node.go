@@ -6,7 +6,7 @@ import (
 	"github.com/hookhost/hookhost/internal/host"
 )
 
-// Counts is what the daemon counts by itself, since it started.
+// Counts holds the daemon's own counters since its start.
 type Counts struct {
 	host.Counts
 	Hooks []Hook
@@ -15,14 +15,14 @@ type Counts struct {
 	Refused                        map[string]int64 // calls and connections, by the kind of the error
 }
 
-// Hook is how the program of a hook in force does.
+// Hook is the state of the program of a hook in force.
 type Hook struct {
 	Name              string
 	Up                bool
 	Restarts, Crashes int
 }
 
-// nodeCollector hands on what was counted.
+// nodeCollector exports the counters.
 type nodeCollector struct{ opt *Options }
 
 var (

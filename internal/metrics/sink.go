@@ -6,13 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sink gathers samples that have labels in common.
+// sink collects samples that share labels.
 type sink struct {
 	labels  []string
 	samples []prometheus.Metric
 }
 
-// sample adds a value that is known.
+// sample adds a value unless it is unknown.
 func sample[T int64 | float64](
 	add func(*prometheus.Desc, float64, ...string), d *prometheus.Desc, value *T, labels ...string,
 ) {
@@ -29,7 +29,7 @@ func (s *sink) counter(d *prometheus.Desc, value float64, labels ...string) {
 	s.add(d, prometheus.CounterValue, value, labels)
 }
 
-// add adds a sample. The labels of its own come behind those that it has in common with others.
+// add adds a sample. Its own labels follow the shared ones.
 func (s *sink) add(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) {
 	m, err := prometheus.NewConstMetric(d, kind, value, slices.Concat(s.labels, labels)...)
 	if err != nil {
