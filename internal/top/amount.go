@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// none stands where a figure is not known, or does not apply.
+// none is shown if a figure is unknown or does not apply.
 const none = "-"
 
-// size writes bytes in five columns at most: 512k, 3.2m, 64g.
+// size formats bytes in at most five columns: 512k, 3.2m, 64g.
 func size(bytes *int64) string {
 	if bytes == nil {
 		return none
@@ -27,7 +27,7 @@ func size(bytes *int64) string {
 	return text + units[unit:unit+1]
 }
 
-// clock writes seconds in six columns at most, with the two greatest units, rounded down.
+// clock formats seconds in at most six columns, with the two largest units, rounded down.
 func clock(seconds *float64) string {
 	if seconds == nil {
 		return none
@@ -48,7 +48,7 @@ func clock(seconds *float64) string {
 	return fmt.Sprintf("%ds", rest)
 }
 
-// cores writes how many cpus are busy.
+// cores formats the number of busy cpus.
 func cores(n *float64) string {
 	if n == nil {
 		return none
@@ -63,7 +63,7 @@ func count(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// counted writes a number of things with their noun.
+// counted formats a number with its noun.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -71,7 +71,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// percent writes a share as a whole number without its sign.
+// percent formats a share as a whole number without the percent sign.
 func percent(share *float64) string {
 	if share == nil {
 		return none

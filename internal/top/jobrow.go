@@ -8,7 +8,7 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// jobRow is a job with what it did since the sample before. All its texts are printable.
+// jobRow is a job with its activity since the previous sample. All its texts are printable.
 type jobRow struct {
 	id, name, user string
 	uid            int
@@ -22,7 +22,7 @@ type jobRow struct {
 	uses           api.Present
 }
 
-// newJobRow makes a row of a job. before is the sample that its busy cpus count from.
+// newJobRow makes the row of a job. Its busy cpus are counted from the sample before.
 func newJobRow(j *api.PresentJob, before api.Present) jobRow {
 	r := jobRow{
 		id: hostapi.Printable(j.ID), name: hostapi.Printable(j.Name), user: hostapi.Printable(j.User), uid: j.UID,
@@ -49,7 +49,7 @@ func newJobRow(j *api.PresentJob, before api.Present) jobRow {
 	return r
 }
 
-// rate returns how much a second; nil for a counter or a clock that went back.
+// rate returns the change per second, or nil if the counter or the clock went back.
 func rate(change, seconds float64) *float64 {
 	if change < 0 || seconds <= 0 {
 		return nil
@@ -58,7 +58,7 @@ func rate(change, seconds float64) *float64 {
 	return &r
 }
 
-// share returns the job's memory as a part of its limit.
+// share returns the job's memory as a fraction of its limit.
 func (r *jobRow) share() *float64 {
 	if r.uses.MemBytes == nil || r.uses.MemLimitBytes == nil || *r.uses.MemLimitBytes <= 0 {
 		return nil
@@ -67,7 +67,7 @@ func (r *jobRow) share() *float64 {
 	return &s
 }
 
-// cpuShare returns the busy cpus as a part of the job's.
+// cpuShare returns the busy cpus as a fraction of the job's cpus.
 func (r *jobRow) cpuShare() *float64 {
 	if r.busy == nil || r.ncpus <= 0 {
 		return nil
@@ -76,7 +76,7 @@ func (r *jobRow) cpuShare() *float64 {
 	return &s
 }
 
-// matches reports whether the job's id, user or name has a text in it, whatever the case.
+// matches reports whether the job's id, user or name contains a text, ignoring case.
 func (r *jobRow) matches(text string) bool {
 	text = strings.ToLower(text)
 	for _, s := range []string{r.id, r.user, r.name} {
@@ -111,7 +111,7 @@ func (r *jobRow) gpuText() string {
 	return fmt.Sprintf("%d %s%%", r.gpus, percent(r.gpuBusy))
 }
 
-// letter returns the state as qstat has it. P is a job whose programs have not been started.
+// letter returns the job's state as in qstat. P is a job whose programs have not been started.
 func (r *jobRow) letter() string {
 	switch r.phase {
 	case hostapi.PhasePrerun:
@@ -142,7 +142,7 @@ func whole(n int) *float64 {
 	return &f
 }
 
-// nearFull is the part of its limit from which a job's memory is in red.
+// nearFull is the fraction of its limit from which a job's memory is shown in red.
 const nearFull = 0.9
 
 // jobColumns are the columns of the table of jobs.
@@ -219,7 +219,7 @@ func hosts(r *jobRow) string {
 	return fmt.Sprint(r.hosts)
 }
 
-// text returns s, and the sign of nothing for an empty text.
+// text returns s, or none if s is empty.
 func text(s string) string {
 	if s == "" {
 		return none

@@ -6,10 +6,10 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// longestFilter is how much text a filter takes, in bytes.
+// longestFilter is the maximum length of a filter, in bytes.
 const longestFilter = 40
 
-// key does what a key asks for.
+// key carries out the command of a key.
 func (m model) key(key string) (tea.Model, tea.Cmd) {
 	switch key {
 	case "ctrl+c":
@@ -48,7 +48,7 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// each does to the list that is shown what is asked for.
+// each applies one of the functions to the list that is shown.
 func (m *model) each(jobs func(*list[jobRow]), processes func(*list[processRow])) {
 	if m.job == "" {
 		jobs(&m.jobs)
@@ -57,7 +57,7 @@ func (m *model) each(jobs func(*list[jobRow]), processes func(*list[processRow])
 	}
 }
 
-// steps returns how many rows a key goes down.
+// steps returns by how many rows a key moves down.
 func (m *model) steps(key string) (by int, ok bool) {
 	const far = 1 << 20
 	by, ok = map[string]int{
@@ -95,7 +95,7 @@ func (m model) escape() (tea.Model, tea.Cmd) {
 	return m, tea.Quit
 }
 
-// typed takes a key into the filter.
+// typed adds a key to the filter.
 func (m model) typed(key tea.KeyPressMsg) model {
 	switch key.String() {
 	case "enter":

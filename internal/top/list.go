@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// list is a sorted table of which one row is selected. The selection stays with its row, wherever
-// the row goes.
+// list is a sorted table with one selected row. The selection follows its row.
 type list[T any] struct {
 	columns  []column[T]
 	order    order
@@ -19,13 +18,14 @@ type list[T any] struct {
 
 func pidText(r *processRow) string { return strconv.Itoa(r.pid) }
 
-// set takes new rows, which become the list's.
+// set replaces the rows. The list owns them from then on.
 func (l *list[T]) set(rows []T) {
 	l.rows = rows
 	l.sort()
 }
 
-// sort sorts anew and follows the selected row. If the row is gone, its place is selected.
+// sort sorts the rows again and follows the selected one. If that is gone, the row in its place is
+// selected.
 func (l *list[T]) sort() {
 	arrange(l.rows, l.columns, l.order, l.key)
 	if i := slices.IndexFunc(l.rows, func(r T) bool { return l.key(&r) == l.selected }); i >= 0 {
@@ -34,7 +34,7 @@ func (l *list[T]) sort() {
 	l.move(0)
 }
 
-// move selects the row that many rows further down.
+// move moves the selection down by that many rows.
 func (l *list[T]) move(by int) {
 	l.at = max(min(l.at+by, len(l.rows)-1), 0)
 	if l.at < len(l.rows) {
@@ -42,14 +42,14 @@ func (l *list[T]) move(by int) {
 	}
 }
 
-// page returns which rows are shown where there is room for n, the selected one among them.
+// page returns the rows to show if there is room for n, including the selected one.
 func (l *list[T]) page(n int) (from, to int) {
 	n = max(n, 1)
 	from = max(min(l.top, l.at, len(l.rows)-n), l.at-n+1, 0)
 	return from, min(from+n, len(l.rows))
 }
 
-// scroll has the list begin where page begins.
+// scroll makes the list begin at the first row of page.
 func (l *list[T]) scroll(n int) { l.top, _ = l.page(n) }
 
 // sortNext sorts by the next column that is shown.

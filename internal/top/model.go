@@ -1,5 +1,5 @@
 // Package top is the live view of a node's jobs: rows, their order, the layout, and the answers to
-// keys. Figures come from a Source, and are asked for only while somebody looks.
+// keys. Figures come from a Source, which is queried only while somebody watches.
 package top
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// Source has the figures: the client of the daemon.
+// Source supplies the figures: the client of the daemon.
 type Source interface {
-	// Present returns the live jobs with what they use.
+	// Present returns the live jobs with their usage.
 	Present(ctx context.Context) (api.PresentJobs, error)
 	// ProcessesOf returns a job's processes. ProcessesOf fails with api.ErrNotFound.
 	ProcessesOf(ctx context.Context, job string) (api.JobProcesses, error)
@@ -28,7 +28,7 @@ const (
 	answerTime = 10 * time.Second
 )
 
-// model is what the terminal shows: a bubbletea model, which changes with messages alone.
+// model holds the contents of the terminal. It is a bubbletea model, which only messages change.
 type model struct {
 	ctx    context.Context
 	source Source
@@ -38,7 +38,7 @@ type model struct {
 	width, height int
 
 	round   int  // answers and ticks of earlier rounds do not ask again
-	fresh   int  // samples of what is shown now
+	fresh   int  // samples of the current list
 	help    bool // the keys' page is shown
 	typing  bool // keys go into the filter
 	filter  string
@@ -67,7 +67,7 @@ type sampled struct {
 	ended     bool // the job whose processes were asked for has ended
 }
 
-// due says that the next sample is to be taken.
+// due means that it is time for the next sample.
 type due struct{ round int }
 
 func newModel(ctx context.Context, source Source, every time.Duration, userOf func(uid int) string) model {
@@ -86,7 +86,7 @@ func newProcessList() list[processRow] {
 // Init asks for the first sample.
 func (m model) Init() tea.Cmd { return m.ask() }
 
-// ask asks for a sample of what is shown.
+// ask requests a sample for the current list.
 func (m model) ask() tea.Cmd {
 	ctx, source, round, job := m.ctx, m.source, m.round, m.job
 	return func() tea.Msg { return sample(ctx, source, round, job) }
@@ -106,14 +106,14 @@ func sample(ctx context.Context, source Source, round int, job string) sampled {
 	return s
 }
 
-// again asks anew at once, for something else than before.
+// again requests a sample of another list immediately.
 func (m model) again() (model, tea.Cmd) {
 	m.round++
 	m.fresh = 0
 	return m, m.ask()
 }
 
-// Update takes a message in.
+// Update handles a message.
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -133,8 +133,8 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// receive takes a sample in, and has the next one taken in time. Busy cpus need two samples, so the
-// second comes soon.
+// receive handles a sample and schedules the next one. Busy cpus need two samples, so the second
+// comes soon.
 func (m model) receive(s sampled) (tea.Model, tea.Cmd) {
 	if m.err = s.err; s.err == nil {
 		m.message = ""
@@ -171,7 +171,7 @@ func (m *model) receiveJobs(s api.PresentJobs) {
 	m.sift()
 }
 
-// sift shows the jobs that the filter leaves.
+// sift shows the jobs that match the filter.
 func (m *model) sift() {
 	rows := slices.Clone(m.all)
 	m.jobs.set(slices.DeleteFunc(rows, func(r jobRow) bool { return !r.matches(m.filter) }))
@@ -201,7 +201,7 @@ func (m *model) owner() *jobRow {
 	return &m.all[i]
 }
 
-// userName knows the job's owner from the job, since this program may not know all the site's
+// userName takes the owner's name from the job, since this program may not know all of the site's
 // users.
 func (m *model) userName(uid int, owner *jobRow) string {
 	if owner != nil && owner.uid == uid && owner.user != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 )
 
-// processRow is a process of a job with what it did since the sample before. All its texts are
+// processRow is a process of a job with its activity since the previous sample. All its texts are
 // printable.
 type processRow struct {
 	pid, threads int
@@ -18,7 +18,7 @@ type processRow struct {
 	comm         string
 }
 
-// processID names a process beyond the reuse of its pid.
+// processID identifies a process even if its pid is reused.
 type processID struct {
 	pid   int
 	start uint64

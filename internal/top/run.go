@@ -16,8 +16,8 @@ import (
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(f.Fd()) }
 
-// Run shows jobs on a terminal until the user leaves, or ctx ends. A Source that fails is shown,
-// and asked again. userOf returns the name of a user.
+// Run shows jobs on a terminal until the user quits or ctx ends. If the Source fails, Run shows the
+// error and tries again. userOf returns the name of a user.
 func Run(ctx context.Context, source Source, every time.Duration, userOf func(uid int) string, out *os.File) error {
 	m := newModel(ctx, source, max(every, Least), userOf)
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out)).Run()
@@ -27,7 +27,7 @@ func Run(ctx context.Context, source Source, every time.Duration, userOf func(ui
 	return nil
 }
 
-// Once writes one frame as text, with all jobs and all columns. Once takes two samples, since busy
+// Once writes one frame as text, with all jobs and all columns. It takes two samples, since busy
 // cpus are a rate.
 func Once(ctx context.Context, source Source, out io.Writer) error {
 	m := newModel(ctx, source, Least, nil)

@@ -12,18 +12,17 @@ import (
 type column[T any] struct {
 	title   string
 	width   int // the least
-	most    int // the column grows with its texts up to here; 0: it does not
-	spread  int // the column takes up to that much of the line's rest
+	most    int // the column grows with its texts up to this width; 0: it does not grow
+	spread  int // the column may use this much of the remaining width
 	right   bool
-	absent  bool // the column is there only if a row has a text in it
-	leaves  int  // the column with the greatest number goes first where the line is short; 0 stays
+	absent  bool // the column is shown only if a row has a text in it
+	leaves  int  // on short lines the column with the greatest number is removed first; 0 stays
 	text    func(row *T, width int) string
 	sortsBy func(row *T) *float64 // nil: by its text
 	warns   func(row *T) bool     // the cell is in red
 }
 
-// fit returns the columns that a line of some width has room for, with their widths set. Width 0
-// is as wide as need be.
+// fit returns the columns that fit into a line, with their widths set. Width 0 means no limit.
 func fit[T any](columns []column[T], rows []T, width int) []column[T] {
 	list := make([]column[T], 0, len(columns))
 	for _, c := range columns {
@@ -61,13 +60,14 @@ func lineWidth[T any](columns []column[T]) int {
 	return width
 }
 
-// order is by which column a table is sorted. Numbers go down and texts up, unless reversed.
+// order names the column by which a table is sorted. Numbers are in descending and texts in
+// ascending order, unless reversed.
 type order struct {
 	title    string
 	reversed bool
 }
 
-// next returns the order by the column after the present one.
+// next returns the order by the next column.
 func next[T any](o order, columns []column[T]) order {
 	if len(columns) == 0 {
 		return o
@@ -76,7 +76,7 @@ func next[T any](o order, columns []column[T]) order {
 	return order{title: columns[(at+1)%len(columns)].title}
 }
 
-// arrange sorts rows. A row without a value is last either way. Rows that are equal stay by key.
+// arrange sorts rows. A row without a value is always last. Equal rows are sorted by key.
 func arrange[T any](rows []T, columns []column[T], o order, key func(*T) string) {
 	at := slices.IndexFunc(columns, func(c column[T]) bool { return c.title == o.title })
 	slices.SortStableFunc(rows, func(a, b T) int {
@@ -110,7 +110,7 @@ func compare[T any](a, b *T, c *column[T], reversed bool) (d int) {
 	return d
 }
 
-// heading returns the line above a table. A sign marks the column that it is sorted by.
+// heading returns the line above a table. A sign marks the column by which it is sorted.
 func heading[T any](columns []column[T], o order) string {
 	cells := make([]string, len(columns))
 	for i, c := range columns {

@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// The styles are of the 16 colours that every terminal has.
+// The styles use the 16 colours that every terminal has.
 var (
 	bold  = ansi.Style{}.Bold().Styled
 	faint = ansi.Style{}.Faint().Styled
@@ -22,7 +22,7 @@ var (
 // linesAround are the lines above and below a table: two of text, the heading, the keys.
 const linesAround = 4
 
-// room returns how many rows a table shows.
+// room returns the number of rows that a table shows.
 func (m *model) room() int { return max(m.height-linesAround, 1) }
 
 // View draws the terminal.
@@ -33,7 +33,7 @@ func (m model) View() tea.View {
 	return v
 }
 
-// lines returns the lines of the terminal, all as wide as it is at most.
+// lines returns the lines of the terminal, cut to its width.
 func (m *model) lines() []string {
 	if m.help {
 		return m.helpLines()
@@ -54,7 +54,7 @@ func (m *model) lines() []string {
 
 func (m *model) cut(text string) string { return ansi.Truncate(text, m.width, "~") }
 
-// draw returns the heading of a list and the rows that there is room for.
+// draw returns the heading of a list and the rows that fit.
 func draw[T any](l *list[T], width, room int) []string {
 	columns := fit(l.columns, l.rows, width)
 	lines := []string{turn(pad(heading(columns, l.order), width, false))}
@@ -69,7 +69,8 @@ func draw[T any](l *list[T], width, room int) []string {
 	return lines
 }
 
-// summary says what the node's jobs use together. For others than root these are their own.
+// summary describes the total usage of the node's jobs. Users other than root see only their own
+// jobs.
 func (m *model) summary() string {
 	if m.node == "" {
 		return "hookhost top"
@@ -97,7 +98,7 @@ func (m *model) summary() string {
 	return text
 }
 
-// status is the line of what goes on: a fault first.
+// status returns the status line. An error comes first.
 func (m *model) status() string {
 	switch {
 	case m.err != nil && m.node == "":
