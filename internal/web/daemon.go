@@ -9,12 +9,12 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// Socket is the daemon at a socket. Each question is a connection of its own, so that a daemon that
-// was started again is asked, too.
+// Socket is the daemon at a socket. Each request uses a new connection, so that it reaches a
+// restarted daemon too.
 type Socket string
 
-// Jobs returns the jobs that live on this host, with what each uses of this host now. A job that
-// has no cgroup any more has no usage.
+// Jobs returns the live jobs of this host with their current usage here. A job whose cgroup is gone
+// has no usage.
 func (s Socket) Jobs(ctx context.Context) (jobs []api.Job, err error) {
 	var now api.PresentJobs
 	err = s.ask(func(c *api.Client) error {

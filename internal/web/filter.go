@@ -10,14 +10,13 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// stateChoices are the states of a job, as report.StateNames has them, that the form offers; "" is
-// any.
+// stateChoices are the states of a job that the form offers, as in report.StateNames; "" is any.
 var stateChoices = []string{"", "ok", "failed", "killed", "oom"}
 
-// filter says which finished jobs a page has.
+// filter selects the finished jobs of a page.
 type filter struct {
 	user, name, state string
-	skip              int // so many of those that match are on newer pages
+	skip              int // the number of matching jobs on newer pages
 }
 
 func filterOf(query url.Values) (filter, error) {
@@ -35,7 +34,7 @@ func filterOf(query url.Values) (filter, error) {
 	return f, nil
 }
 
-// choice returns what the daemon is asked for: jobs of viewer, or of anybody for "".
+// choice returns the filter for the daemon: jobs of viewer, or of anyone for "".
 func (f filter) choice(viewer string) report.Filter {
 	choice := report.Filter{User: cmp.Or(viewer, f.user), Limit: mostSeen}
 	if f.state != "" {
@@ -44,12 +43,13 @@ func (f filter) choice(viewer string) report.Filter {
 	return choice
 }
 
-// matches reports whether a job is one of the filter's. A name matches in part.
+// matches reports whether a job matches the filter. A part of the name is enough.
 func (f filter) matches(r *report.Report) bool {
 	return f.choice("").Matches(r) && strings.Contains(strings.ToLower(r.Name), strings.ToLower(f.name))
 }
 
-// fields returns the form of the filter. A viewer who sees one user's jobs chooses no user.
+// fields returns the form of the filter. If the viewer sees only one user's jobs, the form has no
+// field for the user.
 func (f filter) fields(users bool) []report.Field {
 	fields := []report.Field{
 		{Name: "name", Label: "Name", Value: f.name},

@@ -21,7 +21,7 @@ import (
 // unixPrefix begins the address of a unix socket.
 const unixPrefix = "unix:"
 
-// CheckAddress returns an error for what Listen does not take.
+// CheckAddress returns an error for an address that Listen does not accept.
 func CheckAddress(address string) error {
 	if path, isUnix := strings.CutPrefix(address, unixPrefix); isUnix {
 		if !strings.HasPrefix(path, "/") {
@@ -36,12 +36,13 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// IsUnix reports whether an address is that of a unix socket.
+// IsUnix reports whether an address is a unix socket.
 func IsUnix(address string) bool { return strings.HasPrefix(address, unixPrefix) }
 
 // Listen listens on an address. A unix socket has mode 0600 and belongs to owner, a name or a
-// number; "" is this process's user. A socket that nobody serves any more is replaced. Others may
-// not write to its directory: they could have another file given away, or removed at the end.
+// number; "" is this process's user. A socket whose server is gone is replaced. Others must not be
+// able to write to its directory: they could make Listen change the owner of another file, or
+// remove it at the end.
 func Listen(address, owner string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func Listen(address, owner string) (net.Listener, error) {
 	return l, nil
 }
 
-// uidOf returns the uid of a user, -1 for "".
+// uidOf returns the uid of a user, or -1 for "".
 func uidOf(owner string) (int, error) {
 	if owner == "" {
 		return -1, nil
@@ -94,7 +95,7 @@ func uidOf(owner string) (int, error) {
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
-		return nil // listening fails where something else is in the way
+		return nil // listening fails if something else is in the way
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {

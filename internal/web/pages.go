@@ -15,8 +15,8 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// links returns the links to the other pages. The links are relative: a proxy may have the pages
-// below a path of its own.
+// links returns the links to the other pages. They are relative, because a proxy may serve the
+// pages below another path.
 func links(up, here string) []report.Link {
 	list := []report.Link{{Text: "Jobs now", URL: up + "./"}, {Text: "Finished", URL: up + "finished"}}
 	for i := range list {
@@ -25,7 +25,7 @@ func links(up, here string) []report.Link {
 	return list
 }
 
-// jobsPage has the jobs that live here, the newest first, with what they use of this host.
+// jobsPage lists the live jobs, newest first, with their usage of this host.
 func jobsPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
 	jobs, err := s.daemon.Jobs(r.Context())
 	if err != nil {
@@ -56,7 +56,7 @@ func live(j api.Job) *report.Report {
 	return r
 }
 
-// reportPage has the report of one job. A job of another owner's is not measured for a viewer.
+// reportPage shows the report of one job. Another owner's job is not measured for a viewer.
 func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	if err := hostapi.CheckJobID(id); err != nil {
@@ -75,7 +75,7 @@ func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) err
 	}
 	text, err := s.daemon.Report(r.Context(), id)
 	if err != nil && v.user != "" && !errors.Is(err, api.ErrNoHost) {
-		return notFound // the daemon told the server's user, not the viewer
+		return notFound // the daemon answered the server's user, not the viewer
 	}
 	if err != nil {
 		return err
@@ -91,8 +91,8 @@ func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) err
 	return write(w, func(w io.Writer) error { return h.WriteReport(w, rep) })
 }
 
-// earlierPage has the report of the viewer's last finished job of an id that another owner's job
-// has had since. The report has no series, which the daemon tells of the last job alone.
+// earlierPage shows the report of the viewer's last finished job with an id that another owner's
+// job has used since. The report has no series, because the daemon has those of the last job only.
 func earlierPage(s *server, v viewer, w http.ResponseWriter, r *http.Request, notFound error) error {
 	var found *report.Report
 	err := s.daemon.Finished(r.Context(), filter{}.choice(v.user), func(text json.RawMessage) bool {
@@ -114,10 +114,10 @@ func earlierPage(s *server, v viewer, w http.ResponseWriter, r *http.Request, no
 
 const (
 	onePage  = 50    // jobs
-	mostSeen = 20000 // reports that are read for a page: some seconds
+	mostSeen = 20000 // reports to read for a page, which takes some seconds
 )
 
-// finishedPage has finished jobs, the newest first.
+// finishedPage lists finished jobs, newest first.
 func finishedPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// viewer is who asks for a page.
+// viewer is the person who requests a page.
 type viewer struct {
-	user string // whom a proxy has named; "": who may see all that the server may
+	user string // the user named by a proxy; "" may see everything that the server may
 }
 
-// CheckHeader returns an error for what is not the name of a header. "" is none: it would show all
-// jobs to everybody.
+// CheckHeader returns an error for an invalid name of a header. "" is invalid: it would show all
+// jobs to everyone.
 func CheckHeader(name string) error {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return fmt.Errorf("--user-header %q: not the name of a header", name)
@@ -28,8 +28,8 @@ func CheckHeader(name string) error {
 	return nil
 }
 
-// viewer returns who asks. A proxy that names nobody, or two, is not believed to have asked anyone
-// for a password.
+// viewer returns the viewer of a request. A proxy that names no user, or two, is assumed not to
+// have checked a password.
 func (s *server) viewer(r *http.Request) (viewer, error) {
 	if s.access.UserHeader == "" {
 		return viewer{}, nil
@@ -41,14 +41,14 @@ func (s *server) viewer(r *http.Request) (viewer, error) {
 	return viewer{user: names[0]}, nil
 }
 
-// sees reports whether the viewer may see a job, by the name that PBS has for its owner. A job that
-// is not known is root's alone.
+// sees reports whether the viewer may see a job, according to PBS's name for its owner. Only root
+// may see an unknown job.
 func (v viewer) sees(job *hostapi.Job) bool {
 	return v.user == "" || job != nil && job.Owner.User == v.user
 }
 
-// below lets requests pass to pages if they are below the token, and were sent to this host by a
-// name of its own. Another site cannot make its name stand for this address (DNS rebinding).
+// below passes requests on to pages if they are below the token and name the loopback as their
+// host. So another site cannot make its name stand for this address (DNS rebinding).
 func (s *server) below(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -65,8 +65,8 @@ func (s *server) below(pages http.Handler) http.Handler {
 	})
 }
 
-// isLoopback reports whether the header Host is a name of the loopback. The port is another one
-// behind a tunnel.
+// isLoopback reports whether the header Host is a name of the loopback. Behind a tunnel the port
+// differs.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

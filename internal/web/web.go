@@ -1,14 +1,14 @@
-// Package web serves reports to browsers: the jobs now, finished jobs, one job's report. The pages
-// are those of package report. A server holds no state: it asks the daemon for each page, as the
-// user that it runs as. So root's server shows all jobs, and a user's own jobs alone.
+// Package web serves reports to browsers: the jobs now, finished jobs, one job's report. Package
+// report makes the pages. A server has no state: it asks the daemon for each page, as its own user.
+// So root's server shows all jobs, and a user's server only that user's jobs.
 //
 //	GET /            the jobs that live on this host
 //	GET /finished    finished jobs, newest first; ?user=&name=&state=&skip=
 //	GET /jobs/{id}   the report of a job
 //
-// On a loopback address every user of the host can connect. There the paths stand below a token,
-// which only the address that was printed has. On a unix socket the file's mode decides. A proxy
-// there can name a user in a header, who sees own jobs alone.
+// On a loopback address every user of the host can connect. There the paths are below a token,
+// which is part of the printed address only. On a unix socket the file's mode decides. A proxy
+// there can name a user in a header. That user sees only their own jobs.
 package web
 
 import (
@@ -32,16 +32,16 @@ const (
 	drain           = 5 * time.Second
 )
 
-// Bounds of what a viewer is answered at a time, which are counted for each viewer alone.
+// Bounds on simultaneous requests, counted for each viewer separately.
 const (
 	mostAtWork  = 2
-	mostWaiting = 16 // those at work included
+	mostWaiting = 16 // including those in progress
 	longestRest = 10 * time.Second
 )
 
-// Daemon tells of jobs. A page is one question or two.
+// Daemon supplies the jobs. A page takes one or two requests.
 type Daemon interface {
-	// Jobs returns the live jobs, with what they use of this host now.
+	// Jobs returns the live jobs, with their current usage of this host.
 	Jobs(ctx context.Context) ([]api.Job, error)
 	Report(ctx context.Context, id string) (json.RawMessage, error)
 	// Finished calls yield with the reports of finished jobs that f chooses, until yield returns
@@ -49,7 +49,7 @@ type Daemon interface {
 	Finished(ctx context.Context, f report.Filter, yield func(json.RawMessage) bool) error
 }
 
-// Access says who may see what.
+// Access decides which jobs a viewer may see.
 type Access struct {
 	Token      string // of a loopback address: the path below which the pages are
 	UserHeader string // of a proxy behind a unix socket: the header with the user's name; "": none
@@ -63,7 +63,7 @@ type server struct {
 	turns  api.Turns // by viewer
 }
 
-// Handler returns what answers requests for pages.
+// Handler returns the handler of the pages.
 func Handler(daemon Daemon, access Access) http.Handler {
 	s := &server{daemon: daemon, access: access,
 		turns: api.Turns{Places: mostAtWork, Most: mostWaiting, Rest: longestRest}}
@@ -78,8 +78,8 @@ func Handler(daemon Daemon, access Access) http.Handler {
 	return guarded(h)
 }
 
-// Serve answers on l until ctx ends, and then lets answers that have begun come to their end. A
-// connection is for one answer: every user can connect, and none is to hold all connections.
+// Serve answers on l until ctx ends, and then completes the answers in progress. A connection
+// serves one answer: every user can connect, and none must be able to occupy all connections.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler: h, MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
@@ -101,7 +101,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// guarded sets what a browser is to know of every answer.
+// guarded sets the security headers of every answer.
 func guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -110,7 +110,7 @@ func guarded(h http.Handler) http.Handler {
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("X-Content-Type-Options", "nosniff")
-		if r.URL.Path == "/favicon.ico" { // a browser asks for it by itself, and complains if there is none
+		if r.URL.Path == "/favicon.ico" { // browsers request it unasked, and complain if it is missing
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
@@ -118,7 +118,7 @@ func guarded(h http.Handler) http.Handler {
 	})
 }
 
-// page makes a handler of a page: who asks, then a turn of that viewer's.
+// page makes the handler of a page: it finds the viewer and waits for one of the viewer's turns.
 func (s *server) page(write func(*server, viewer, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := s.viewer(r)
