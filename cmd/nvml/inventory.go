@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// inventory tells what GPUs there are. A GPU that does not answer is among them, with its Error.
+// inventory lists the GPUs. A GPU that does not answer is included, with its Error.
 func (l *library) inventory() (*inventory.NVIDIA, error) {
 	driver, ret := l.SystemGetDriverVersion()
 	if err := failed(ret, "read driver version"); err != nil {
@@ -47,7 +47,7 @@ func (l *library) inventory() (*inventory.NVIDIA, error) {
 // gpu is a GPU that is being described.
 type gpu struct{ *inventory.NVIDIAGPU }
 
-// fault keeps the first thing that failed; a GPU that fell off the bus fails at everything.
+// fault records the first error. A GPU that fell off the bus fails at every call.
 func (g *gpu) fault(ret nvml.Return, doing string) {
 	if err := failed(ret, doing); err != nil && g.Error == "" {
 		g.Error = err.Error()
@@ -70,7 +70,7 @@ func (l *library) describe(g *gpu, device nvml.Device) {
 	g.fault(ret, "read minor number")
 	g.Model, ret = device.GetName()
 	g.fault(ret, "read name")
-	// GPUs that share the machine's memory (Grace, Tegra) have none of their own.
+	// GPUs that share the machine's memory (Grace, Tegra) have no separate memory.
 	memory, ret := device.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
 		g.Memory = int64(memory.Total)
@@ -80,7 +80,7 @@ func (l *library) describe(g *gpu, device nvml.Device) {
 	l.instances(g, device)
 }
 
-// instances tells of MIG. The functions came all with driver 450.
+// instances adds the MIG instances. All of these functions came with driver 450.
 func (l *library) instances(g *gpu, device nvml.Device) {
 	if !l.has("nvmlDeviceGetMigDeviceHandleByIndex") {
 		return
@@ -109,8 +109,7 @@ func (l *library) instances(g *gpu, device nvml.Device) {
 	}
 }
 
-// instance adds a MIG instance, or nothing when something of it is not known: half of one is of no
-// use.
+// instance adds a MIG instance, unless something about it is unknown: half of one would be useless.
 func (g *gpu) instance(device nvml.Device) nvml.Return {
 	var m inventory.MIGInstance
 	var memory nvml.Memory
@@ -131,8 +130,8 @@ func (g *gpu) instance(device nvml.Device) nvml.Return {
 }
 
 // links counts the active NVLinks. NVML does not say which of the numbers up to NVLINK_MAX_LINKS a
-// GPU has. The answer for the others is INVALID_ARGUMENT or NOT_SUPPORTED, which a GPU without
-// NVLink gives for all.
+// GPU has. For the others it returns INVALID_ARGUMENT or NOT_SUPPORTED, as for all numbers of a GPU
+// without NVLink.
 func (l *library) links(g *gpu, device nvml.Device, byPCI map[string]string) {
 	if !l.has("nvmlDeviceGetNvLinkState") || !l.has("nvmlDeviceGetNvLinkRemotePciInfo_v2") {
 		return
@@ -167,8 +166,8 @@ func (l *library) links(g *gpu, device nvml.Device, byPCI map[string]string) {
 	}
 }
 
-// address is the name in /sys/bus/pci/devices. NVML's own text has eight digits for the domain and
-// knows no function but 0.
+// address returns the name in /sys/bus/pci/devices. NVML's own text has eight digits for the
+// domain, and its function is always 0.
 func address(pci nvml.PciInfo) string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// library is NVML, loaded and initialised. The library is never shut down: that would be one more
-// call that may hang.
+// library is NVML, loaded and initialised. It is never shut down: that would be one more call that
+// may hang.
 type library struct {
 	nvml.Interface
 	symbols *dl.DynamicLibrary
 }
 
-// needed is what is called without a look whether it is there. All drivers since 2014 have it.
+// needed are the functions that are called without a check whether they exist. All drivers since
+// 2014 have them.
 var needed = []string{
 	"nvmlInit_v2", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2",
 	"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetName",
@@ -25,8 +26,8 @@ var needed = []string{
 	"nvmlDeviceGetAccountingStats", "nvmlDeviceSetAccountingMode",
 }
 
-// open loads the library and initialises it. A library that finds no driver is errNone, like one
-// that is not there. Images for all nodes have the library on nodes without a GPU too.
+// open loads the library and initialises it. The error is errNone if the library is missing or
+// finds no driver. Images for all nodes have the library on nodes without a GPU too.
 func open(path string) (*library, error) {
 	// go-nvml resolves symbols from the global scope, and loads the same library once more without
 	// saying what failed.
@@ -52,11 +53,11 @@ func open(path string) (*library, error) {
 	return l, failed(ret, "initialise "+path)
 }
 
-// has reports whether the library knows a function. Calling one that it does not know ends the
-// process: symbols are resolved at their first use.
+// has reports whether the library has a function. Calling a missing one ends the process, because
+// symbols are resolved at their first use.
 func (l *library) has(symbol string) bool { return l.symbols.Lookup(symbol) == nil }
 
-// absent tells that the device has no such thing, which is an answer and no failure.
+// absent reports whether the device lacks the feature, which is an answer and not a failure.
 func absent(ret nvml.Return) bool {
 	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND
 }
@@ -68,7 +69,7 @@ func failed(ret nvml.Return, doing string) error {
 	return fmt.Errorf("%s: %w", doing, ret)
 }
 
-// accountOn turns accounting mode on wherever there is such a thing, and joins what failed.
+// accountOn turns on accounting mode on all GPUs that support it, and joins the errors.
 func (l *library) accountOn() error {
 	count, ret := l.DeviceGetCount()
 	if err := failed(ret, "count GPUs"); err != nil {

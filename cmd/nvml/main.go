@@ -1,10 +1,10 @@
-// Program nvml asks NVIDIA's management library (NVML) what GPUs there are and what they did, and
-// prints the answer as JSON.
+// Program nvml asks NVIDIA's management library (NVML) which GPUs there are and how they were used,
+// and prints the answer as JSON.
 //
-// The program is one of its own because a call of the driver may hang in the kernel for ever. The
-// caller's patience alone bounds it then (inventory.AskNVML). And it is the one program here that
-// needs cgo, since the library is loaded with dlopen. Nothing of NVML is linked in: on a machine
-// without the library it starts and says so.
+// This is a separate program because a call of the driver may hang in the kernel forever. The
+// caller then stops waiting for it (inventory.AskNVML). It is also the only program here that needs
+// cgo, because it loads the library with dlopen. NVML is not linked in: on a machine without the
+// library, the program starts and reports that.
 package main
 
 import (
@@ -42,7 +42,7 @@ Exit status:
   3  no NVML here: the library does not load, or it finds no driver
 `
 
-// errNone is why there is nothing to ask: exit status 3. Everything else that fails is status 1.
+// errNone means that this machine has no NVML: exit status 3. All other errors exit with status 1.
 var errNone = errors.New("no NVML here")
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -68,7 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return misused(why)
 	}
 	// A caller that was killed cannot kill this program. A call that hangs in user space ends here;
-	// one in the kernel does not.
+	// one that hangs in the kernel does not.
 	time.AfterFunc(*limit, func() {
 		fmt.Fprintf(stderr, "nvml: no answer within %v\n", *limit)
 		os.Exit(1)
@@ -94,7 +94,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// command gives what the arguments ask for, or why they ask for nothing.
+// command returns the function for the arguments, or the reason why they are invalid.
 func command(args []string) (ask func(*library) (any, error), why string) {
 	if len(args) == 0 {
 		return nil, "what? inventory, usage, sample or account"

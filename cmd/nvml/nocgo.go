@@ -8,8 +8,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// library without cgo cannot be loaded; the program exists so that everything builds where there is
-// no C compiler.
+// library cannot be loaded without cgo. The program exists so that everything builds without a C
+// compiler.
 type library struct{}
 
 func open(path string) (*library, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// samples tells what devices do. A device that does not answer has its Error, and the values that
-// it did give.
+// samples returns the current activity of devices. A device that fails has its Error, and the
+// values that could be read.
 func (l *library) samples(since uint64, uuids []string) *inventory.NVIDIASamples {
 	all := &inventory.NVIDIASamples{Devices: map[string]inventory.NVIDIASample{}}
 	for _, uuid := range uuids {
@@ -22,7 +22,7 @@ func (l *library) samples(since uint64, uuids []string) *inventory.NVIDIASamples
 }
 
 func (l *library) sample(since uint64, uuid string) (s inventory.NVIDIASample) {
-	// got reports whether a question has an answer. A MIG instance has memory alone.
+	// got reports whether a call succeeded. A MIG instance has only memory.
 	got := func(ret nvml.Return, doing string) bool {
 		if absent(ret) || ret == nvml.ERROR_INVALID_ARGUMENT && strings.HasPrefix(uuid, "MIG-") {
 			return false
@@ -51,14 +51,14 @@ func (l *library) sample(since uint64, uuid string) (s inventory.NVIDIASample) {
 	}
 	if l.has("nvmlDeviceGetSamples") {
 		kind, samples, ret := device.GetSamples(nvml.GPU_UTILIZATION_SAMPLES, since)
-		if ret != nvml.ERROR_NOT_FOUND && got(ret, "read utilization") { // NOT_FOUND: none since then
+		if ret != nvml.ERROR_NOT_FOUND && got(ret, "read utilization") { // NOT_FOUND: no samples since then
 			s.GPUPercent = mean(kind, samples)
 		}
 	}
 	return s
 }
 
-// mean returns the mean of samples, nil where there is none that is understood.
+// mean returns the mean of samples, or nil if there are none of a known type.
 func mean(kind nvml.ValueType, samples []nvml.Sample) *float64 {
 	if kind != nvml.VALUE_TYPE_UNSIGNED_INT || len(samples) == 0 {
 		return nil

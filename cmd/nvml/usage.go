@@ -11,8 +11,8 @@ import (
 	"github.com/hookhost/hookhost/internal/inventory"
 )
 
-// usage tells what devices did. A device that does not answer has its Error, and the values that it
-// did give.
+// usage returns the usage of devices. A device that fails has its Error, and the values that could
+// be read.
 func (l *library) usage(uuids []string) *inventory.NVIDIAUsage {
 	u := &inventory.NVIDIAUsage{Devices: map[string]inventory.NVIDIACounters{}}
 	for _, uuid := range uuids {
@@ -23,8 +23,8 @@ func (l *library) usage(uuids []string) *inventory.NVIDIAUsage {
 
 func (l *library) counters(uuid string) (c inventory.NVIDIACounters) {
 	fault := func(ret nvml.Return, doing string) {
-		// A MIG instance has neither energy nor accounting of its own, and some drivers call the
-		// question invalid.
+		// NVML measures neither energy nor processes of a MIG instance, and some drivers call the
+		// request invalid.
 		if absent(ret) || ret == nvml.ERROR_INVALID_ARGUMENT && strings.HasPrefix(uuid, "MIG-") {
 			return
 		}
@@ -44,7 +44,7 @@ func (l *library) counters(uuid string) (c inventory.NVIDIACounters) {
 		}
 		fault(ret, "read energy")
 	}
-	// The answer is NOT_SUPPORTED when accounting mode is off.
+	// NOT_SUPPORTED means that accounting mode is off.
 	pids, ret := device.GetAccountingPids()
 	fault(ret, "list accounted processes")
 	for _, pid := range pids {
@@ -60,8 +60,8 @@ func (l *library) counters(uuid string) (c inventory.NVIDIACounters) {
 	return c
 }
 
-// process leaves out what NVML says is not available: all bits set, as wide as the value or as an
-// unsigned int.
+// process leaves out values that NVML marks as not available: all bits set, as wide as the value or
+// as an unsigned int.
 func process(pid uint32, s nvml.AccountingStats) inventory.NVIDIAProcess {
 	p := inventory.NVIDIAProcess{PID: pid, StartMicros: s.StartTime, Milliseconds: s.Time, Running: s.IsRunning != 0}
 	if s.GpuUtilization != math.MaxUint32 {
