@@ -1,9 +1,9 @@
-// Package stray tells which processes outside of every job belong to one all the same.
+// Package stray finds out which processes outside every job belong to one.
 //
-// Read collects what /proc says of a process, Match decides from that alone. A process that is in
-// doubt is never a job's. A process that becomes a job's is killed with the job, and it may be
-// somebody's login. The name of a process and its environment prove nothing of where it comes from.
-// Its uid, its cgroup and the files that it and its ancestors execute do.
+// Read collects facts about a process from /proc, and Match decides from these alone. In doubt, a
+// process does not belong to a job, because it would be killed with the job, and it may be
+// somebody's login. The name of a process and its environment do not prove where it comes from. Its
+// uid, its cgroup and the files that it and its ancestors execute do.
 //
 // The package reads /proc/PID/{stat,status,cgroup,environ,exe} (proc_pid_stat(5) and its
 // neighbours), and changes nothing.
@@ -24,13 +24,13 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Facts are what is known of a process.
+// Facts are the facts about a process.
 type Facts struct {
 	proc.Process
 	In     string        // the job whose cgroup it is in; "" for none
 	JobID  string        // PBS_JOBID of its environment; "" unless that is a job id
 	Chain  []Relative    // its ancestors, the parent first
-	Leader *Relative     // of its session; nil when that is itself, is gone or is not to be seen
+	Leader *Relative     // of its session; nil if that is itself, is gone or is not visible
 	Cgroup string        // /proc/PID/cgroup
 	Ours   bool          // it executes hookhost
 	Qsub   bool          // it executes qsub
@@ -42,10 +42,10 @@ type Facts struct {
 type Relative struct {
 	PID     int
 	UID     int           // real
-	Program string        // the name of the file that it executes; root's processes alone have one here
+	Program string        // the name of the file that it executes; set only for root's processes
 	Exe     kernfs.FileID // that file, likewise
 	Ours    bool          // it is one of hookhost's, likewise
-	In      string        // the job whose cgroup it is in, where it is of the same user; "" for none
+	In      string        // the job whose cgroup it is in, if it has the same user; "" for none
 }
 
 // Reader reads facts.
@@ -57,11 +57,11 @@ type Reader struct {
 	Qsub     []kernfs.FileID                               // PBS's qsub
 }
 
-// maxChain bounds the ancestors that are looked at.
+// maxChain bounds the number of ancestors that are read.
 const maxChain = 64
 
-// Read collects the facts of p, which the caller has just read. Read fails with proc.ErrGone when
-// the process is gone, or became another or another user's meanwhile.
+// Read collects the facts of p, which the caller has just read. Read fails with proc.ErrGone if the
+// process is gone, or if its pid or its user has changed meanwhile.
 func (r *Reader) Read(p proc.Process) (Facts, error) {
 	procfs, jobOf := r.Procfs, r.JobOf
 	f := Facts{Process: p, Age: proc.Age(p.StartTime)}
@@ -76,7 +76,7 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 	}
 	f.Cgroup = string(b)
 	variables, err := r.Environ(p)
-	if err != nil && !errors.Is(err, proc.ErrHangs) { // who hangs on purpose hides no more than that
+	if err != nil && !errors.Is(err, proc.ErrHangs) { // a process that hangs on purpose hides only its environment
 		return fail(err)
 	}
 	if id, _ := proc.Getenv(variables, "PBS_JOBID"); hostapi.CheckJobID(id) == nil {
@@ -95,7 +95,7 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 	}
 	for child := p; child.PPID > 0 && len(f.Chain) < maxChain; {
 		parent, err := proc.Read(procfs, child.PPID)
-		// it died, and its number was given away
+		// it died, and its pid was reused
 		if errors.Is(err, proc.ErrGone) || err == nil && parent.StartTime > child.StartTime {
 			break
 		}
@@ -137,18 +137,18 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 	return f, nil
 }
 
-// program returns what a process of root's executes. The name is the kernel's, also of a file that
-// was replaced since.
+// program returns the file that a process of root executes. The kernel gives its name, even if the
+// file was replaced since.
 func program(procfs *kernfs.FS, pid int) (name string, file kernfs.FileID) {
 	target, err := procfs.Readlink(strconv.Itoa(pid) + "/exe")
-	if err != nil { // a thread of the kernel's has none
+	if err != nil { // a kernel thread has none
 		return "", kernfs.FileID{}
 	}
 	file, _ = procfs.Executable(pid)
 	return path.Base(strings.TrimSuffix(target, " (deleted)")), file
 }
 
-// gone is proc.ErrGone where a file of /proc/PID says so.
+// gone returns proc.ErrGone if the error of a file in /proc/PID means that.
 func gone(err error) error {
 	if ignoreGone(err) == nil {
 		return fmt.Errorf("%w: %w", proc.ErrGone, err)
@@ -156,7 +156,7 @@ func gone(err error) error {
 	return err
 }
 
-// ignoreGone makes nothing of the errnos of a process that is no more.
+// ignoreGone ignores the errnos that mean that a process is gone.
 func ignoreGone(err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) {
 		return nil

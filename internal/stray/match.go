@@ -8,16 +8,16 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Class is what a process outside of every job is taken for.
+// Class is the classification of a process outside every job.
 type Class int
 
-// The classes, in the order in which they are looked for.
+// The classes, in the order in which they are checked.
 const (
-	Ours    Class = iota + 1 // of no concern: root's, too young, in a job already, part of sshd or of hookhost
+	Ours    Class = iota + 1 // ignored: root's, too young, already in a job, part of sshd or of hookhost
 	Service                  // of cron, at, a user's systemd or another service
 	Certain                  // Verdict.Job's
-	Login                    // somebody's login, or what that started
-	Unknown                  // nothing says where it comes from
+	Login                    // somebody's login, or started by one
+	Unknown                  // of unknown origin
 )
 
 // String returns the class in lower case.
@@ -36,28 +36,28 @@ const (
 	ByEnvironment = "environment" // PBS_JOBID
 )
 
-// Job is a live job of this host, as far as Match has to know it.
+// Job holds the data about a live job of this host that Match needs.
 type Job struct {
 	ID      string
 	UID     int // the owner
-	Session int // of its program here; 0 where none was launched
+	Session int // of its program here; 0 if none was launched
 }
 
-// Verdict is what Match makes of a process. Job and Match are set for Certain alone.
+// Verdict is the result of Match. Job and Match are set only for Certain.
 type Verdict struct {
 	Class Class
 	Job   string
 	Match string
 }
 
-// Young is below which age a process is left alone: whoever started it may be about to attach it.
+// Young is the age below which a process is left alone: its parent may be about to attach it.
 const Young = 2 * time.Second
 
-// Match decides what a process is, given all live jobs of this host. The first rule that holds
-// counts; docs/mpi.md has them in words.
+// Match classifies a process, given all live jobs of this host. The first rule that applies
+// decides; docs/mpi.md describes the rules.
 //
-// PBS_JOBID can be set by anybody for own processes. The worst that comes of it is that these are
-// charged to an own job and end with it.
+// Users can set PBS_JOBID for their own processes. At worst these are charged to one of their own
+// jobs and end with it.
 func Match(f Facts, jobs []Job) Verdict {
 	mine := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { return j.UID != f.UID })
 	switch {
@@ -72,7 +72,7 @@ func Match(f Facts, jobs []Job) Verdict {
 		}
 		return Verdict{Class: Certain, Job: job, Match: by}
 	}
-	if descends(f, isMoM) { // it does something for the job that is not to be charged to it, such as copying its files
+	if descends(f, isMoM) { // it does something for the job that must not be charged to the job, such as copying its files
 		return Verdict{Class: Service}
 	}
 	login := descends(f, isLogin)
@@ -92,8 +92,8 @@ func has(jobs []Job, id string) bool {
 	return slices.ContainsFunc(jobs, func(j Job) bool { return j.ID == id })
 }
 
-// related finds the job that an ancestor or the leader of the session is in; "" where that is none
-// of the jobs.
+// related returns the job that contains an ancestor or the leader of the session, or "" if it is
+// none of the jobs.
 func related(f Facts, mine []Job) (job, by string, ok bool) {
 	for _, r := range f.Chain {
 		if r.UID == f.UID && r.In != "" {
@@ -106,8 +106,8 @@ func related(f Facts, mine []Job) (job, by string, ok bool) {
 	case f.Leader != nil || f.Session <= 0:
 		return "", "", false
 	}
-	// The session has no leader any more, or the process itself leads it. A login that was given
-	// the number of a session that is over is no job's.
+	// The session has lost its leader, or the process itself leads it. A login whose session reuses
+	// the number of an old one does not belong to a job.
 	i := slices.IndexFunc(mine, func(j Job) bool { return j.Session == f.Session })
 	if i < 0 || descends(f, isLogin) || sessionOf(f.Cgroup) != "" {
 		return "", "", false
@@ -122,9 +122,9 @@ func known(jobs []Job, id string) string {
 	return ""
 }
 
-// isOurs reports whether the process is part of what starts others. That is hookhost, a program
-// that hookhost starts as the user, or the sshd of a connection. root's sshd forks the last one,
-// which executes the same file.
+// isOurs reports whether the process only starts others. That is true of hookhost, a program that
+// hookhost starts as the user, and the sshd of a connection. root's sshd forks the last one, which
+// executes the same file.
 func isOurs(f Facts) bool {
 	if f.Ours {
 		return true
@@ -136,23 +136,23 @@ func isOurs(f Facts) bool {
 	return parent.Ours || isSSHD(parent.Program) && f.Exe != (kernfs.FileID{}) && f.Exe == parent.Exe
 }
 
-// descends reports whether an ancestor is one of those.
+// descends reports whether of accepts an ancestor.
 func descends(f Facts, of func(Relative) bool) bool { return slices.ContainsFunc(f.Chain, of) }
 
 func isSSHD(program string) bool {
 	return slices.Contains([]string{"sshd", "sshd-session", "sshd-auth", "dropbear"}, program)
 }
 
-// isSubmitter knows what a qsub leaves behind: a process without parents or terminal. The process
-// hands its user's further jobs to the server for a minute (openpbs src/cmds/qsub_sup.c,
+// isSubmitter recognizes the process that qsub leaves behind, without parent or terminal. For a
+// minute, that process passes its user's further jobs to the server (openpbs src/cmds/qsub_sup.c,
 // do_daemon_stuff).
 func isSubmitter(f Facts) bool { return f.Qsub && f.Session == f.PID && f.TTY == 0 }
 
 func isMoM(r Relative) bool { return r.UID == 0 && r.Program == "pbs_mom" }
 
-// isLogin knows the programs that people log in by, and root's that make another user of somebody.
-// A program that a user starts himself, such as su to his own name, says nothing of where he comes
-// from.
+// isLogin recognizes the programs with which people log in, and root's programs that change the
+// user. A program that users start themselves, such as su to their own name, does not show where
+// they come from.
 func isLogin(r Relative) bool {
 	if r.UID != 0 {
 		return false
@@ -165,8 +165,8 @@ func isLogin(r Relative) bool {
 	return isSSHD(r.Program) || strings.HasPrefix(r.Program, "gdm")
 }
 
-// isScheduler knows what starts programs at a time of its own. A child of such a program belongs to
-// nothing else. A user's systemd is known by its cgroup.
+// isScheduler recognizes programs that start others at scheduled times. Their children belong to
+// nothing else. A user's systemd is recognized by its cgroup.
 func isScheduler(r Relative) bool {
 	switch r.Program {
 	case "cron", "crond", "fcron", "anacron", "atd":
@@ -175,8 +175,7 @@ func isScheduler(r Relative) bool {
 	return false
 }
 
-// notServices are the units of system.slice in which there is what people log in by and what starts
-// jobs.
+// notServices are the units of system.slice that contain logins or programs that start jobs.
 var notServices = []string{"ssh", "sshd", "dropbear", "pbs", "pbs_mom", "hookhost"}
 
 // isService reports whether the process is part of a service: by its cgroup, where systemd sorts
@@ -189,7 +188,7 @@ func isService(f Facts) bool {
 		inSystem := false
 		for part := range strings.SplitSeq(dir, "/") {
 			unit, isUnit := strings.CutSuffix(part, ".service")
-			name, _, _ := strings.Cut(unit, "@") // of a unit that was made from a template
+			name, _, _ := strings.Cut(unit, "@") // a unit made from a template
 			switch {
 			case part == "system.slice":
 				inSystem = true
@@ -204,7 +203,7 @@ func isService(f Facts) bool {
 	return false
 }
 
-// sessionOf returns the session of a login in which systemd-logind has the process; "" for none.
+// sessionOf returns the login session in which systemd-logind lists the process, or "".
 func sessionOf(text string) string {
 	for dir := range cgroups(text) {
 		for part := range strings.SplitSeq(dir, "/") {
