@@ -1,13 +1,13 @@
-// Package systemd asks the node's systemd for the unit that all jobs' cgroups are in, and for
-// little else. The package is the only door to systemd's D-Bus.
+// Package systemd makes the node's systemd start the unit that contains all jobs' cgroups, and does
+// little else. No other package uses systemd's D-Bus.
 //
-// Everything below a unit with Delegate=yes is hookhost's. systemd does not look into it (systemd's
-// docs/CGROUP_DELEGATION.md). So neither daemon-reload nor a restart of any service changes a job's
-// limits, device filter or processes. Plain directories will not do where systemd runs, as it
-// changes units without Delegate.
+// Everything below a unit with Delegate=yes belongs to hookhost. systemd does not touch it
+// (systemd's docs/CGROUP_DELEGATION.md). So neither daemon-reload nor a restart of any service
+// changes a job's limits, device filter or processes. Plain directories are not enough where
+// systemd runs, because it changes units without Delegate.
 //
-// The unit's one process is a keeper (packaging/pbs_jobs.service), not hookhost itself. An upgrade
-// replaces hookhost, and would end the keeper with it.
+// The unit's only process is a keeper (packaging/pbs_jobs.service), not hookhost itself, because an
+// upgrade restarts hookhost.
 package systemd
 
 import (
@@ -26,7 +26,7 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// Run is where systemd keeps its sockets and what it tells of itself.
+// Run is the directory of systemd's sockets and state files.
 const Run = "/run"
 
 // System is the systemd of this node. A System holds no connection, and is safe for concurrent use.
@@ -35,8 +35,8 @@ type System struct {
 	timeout time.Duration
 }
 
-// New returns the systemd whose files are below run. Each of its calls takes timeout at most, and
-// is made again when the connection is lost, as in a daemon-reexec.
+// New returns the systemd whose files are below run. Each of its calls takes at most timeout, and
+// is repeated if the connection is lost, as in a daemon-reexec.
 func New(run string, timeout time.Duration) *System { return &System{run: run, timeout: timeout} }
 
 // Running reports whether systemd is the first process of this node: sd_booted(3).
@@ -45,8 +45,8 @@ func (s *System) Running() bool {
 	return err == nil && info.IsDir()
 }
 
-// Wanted reports whether the jobs' parent is to be systemd's unit: mode is cgroup.systemd of the
-// configuration. "require" fails where systemd is not the first process.
+// Wanted reports whether the jobs' parent should be a unit of systemd. mode is cgroup.systemd of
+// the configuration. "require" fails if systemd is not the first process.
 func (s *System) Wanted(mode string) (bool, error) {
 	switch {
 	case mode == "off":
@@ -61,21 +61,21 @@ func (s *System) Wanted(mode string) (bool, error) {
 	return false, nil
 }
 
-// Active reports whether systemd has the unit active, from its files alone. The link is there since
-// systemd 236 and removed when the unit stops (unit_export_invocation_id in core/unit.c). journald
-// reads it as well. The answer is always false with an older systemd.
+// Active reports whether the unit is active, according to systemd's files. The link exists since
+// systemd 236 and is removed when the unit stops (unit_export_invocation_id in core/unit.c).
+// journald reads it too. With an older systemd, Active always returns false.
 func (s *System) Active(unit string) bool {
 	_, err := os.Readlink(filepath.Join(s.run, "systemd/units/invocation:"+unit))
 	return err == nil
 }
 
-// Ensure has systemd start the parent of all jobs, unless it is active. The unit comes from its
-// unit file where one is installed, else it is transient with the same properties (unit.go). Ensure
-// is idempotent, and several processes may call it at once. The unit's cgroup exists when it
+// Ensure makes systemd start the parent of all jobs, unless it is active. The unit comes from its
+// unit file if one is installed. Otherwise it is transient with the same properties (unit.go).
+// Ensure is idempotent, and several processes may call it at once. The unit's cgroup exists when it
 // returns.
 //
-// Ensure fails when systemd does not answer, when the unit is masked, fails or is not delegated,
-// and after the timeout. Errors name the unit.
+// Ensure fails if systemd does not answer, if the unit is masked, fails or is not delegated, and
+// after the timeout. Errors name the unit.
 func (s *System) Ensure(ctx context.Context, unit string) error {
 	return s.call(ctx, "start "+unit, func(ctx context.Context, c *dbus.Conn) error {
 		if err := start(ctx, c, unit); err != nil {
@@ -85,13 +85,13 @@ func (s *System) Ensure(ctx context.Context, unit string) error {
 	})
 }
 
-// Realize has systemd make the cgroup of a unit that is active without one. When a unit's last
+// Realize makes systemd create the cgroup of a unit that is active without one. When a unit's last
 // process ends, systemd removes the empty parts of the cgroup (service_set_state in
-// core/service.c). RemainAfterExit keeps the unit active then, and RefuseManualStop prevents
+// core/service.c). RemainAfterExit then keeps the unit active, and RefuseManualStop prevents
 // another start.
 //
-// systemd makes the cgroup when any property is set, here the TasksMax that the unit has anyway
-// (bus_service_commit_properties).
+// systemd creates the cgroup when any property is set. Here that is TasksMax, with its current
+// value (bus_service_commit_properties).
 func (s *System) Realize(ctx context.Context, unit string) error {
 	return s.call(ctx, "make the cgroup of "+unit, func(ctx context.Context, c *dbus.Conn) error {
 		return c.SetUnitPropertiesContext(ctx, unit, true, property("TasksMax", uint64(math.MaxUint64)))
@@ -107,8 +107,9 @@ func (s *System) Version(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
-// call connects for one call: they are too rare to keep a connection. A systemd that is re-executed
-// meanwhile drops its connections without an answer, so what is done has to bear to be done again.
+// call connects for one call, because calls are too rare to keep a connection. A systemd that is
+// re-executed meanwhile drops its connections without an answer. Then do is called again, so it
+// must be idempotent.
 func (s *System) call(ctx context.Context, what string, do func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -132,8 +133,8 @@ func (s *System) call(ctx context.Context, what string, do func(context.Context,
 
 var errLost = errors.New("systemd closed the connection")
 
-// once connects and does one thing. The library does not tell of a connection that breaks while a
-// job is waited for; here it ends the context.
+// once connects and calls do. The library does not report a connection that breaks while it waits
+// for a job. Here that ends the context.
 func (s *System) once(ctx context.Context, do func(context.Context, *dbus.Conn) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -143,7 +144,7 @@ func (s *System) once(ctx context.Context, do func(context.Context, *dbus.Conn) 
 		}
 		return c, err
 	}
-	// Systemd's own socket, as systemctl uses it for root, is there before the message bus is.
+	// Systemd's own socket, which systemctl uses for root, exists before the message bus does.
 	c, err := dbus.NewConnection(func() (*godbus.Conn, error) { return watched(s.dial(ctx)) })
 	if err != nil && ctx.Err() == nil {
 		var busErr error
@@ -158,7 +159,7 @@ func (s *System) once(ctx context.Context, do func(context.Context, *dbus.Conn) 
 		defer c.Close()
 		err = do(ctx, c)
 	}
-	if err != nil && ctx.Err() != nil { // what the library says then is that somebody closed the connection
+	if err != nil && ctx.Err() != nil { // the library only reports that the connection was closed
 		err = context.Cause(ctx)
 	}
 	return err
@@ -176,7 +177,7 @@ func (s *System) dial(ctx context.Context) (*godbus.Conn, error) {
 	return c, nil
 }
 
-// isLost reports whether err is of the way to systemd, not systemd's answer.
+// isLost reports whether err comes from the connection to systemd, not from systemd.
 func isLost(err error) bool {
 	var network *net.OpError
 	return errors.Is(err, errLost) || errors.Is(err, godbus.ErrClosed) || errors.Is(err, io.EOF) ||

@@ -13,7 +13,8 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// properties are those of the jobs' parent. packaging/pbs_jobs.service has the same, and says why.
+// properties returns the properties of the jobs' parent. packaging/pbs_jobs.service has the same
+// ones and explains them.
 func properties(version int) []dbus.Property {
 	list := []dbus.Property{
 		dbus.PropDescription("PBS jobs"),
@@ -21,7 +22,7 @@ func properties(version int) []dbus.Property {
 		dbus.PropBefore("hookhost.service", "pbs.service"),
 		property("RefuseManualStop", true),
 		property("IgnoreOnIsolate", true),
-		dbus.PropExecStart([]string{"/bin/sleep", "infinity"}, true), // the library has the flag's sense upside down
+		dbus.PropExecStart([]string{"/bin/sleep", "infinity"}, true), // the library inverts the flag
 		dbus.PropRemainAfterExit(true),
 		property("Delegate", true),
 		property("KillMode", "control-group"),
@@ -55,7 +56,7 @@ func start(ctx context.Context, c *dbus.Conn, unit string) error {
 		case active == "active":
 			return nil
 		case load == "loaded":
-			_, err = c.StartUnitContext(ctx, unit, "fail", done) // "replace" would call off a shutdown
+			_, err = c.StartUnitContext(ctx, unit, "fail", done) // "replace" would cancel a shutdown
 		case load == "not-found":
 			var version int
 			if version, err = versionOf(c); err == nil {
@@ -66,7 +67,7 @@ func start(ctx context.Context, c *dbus.Conn, unit string) error {
 		default:
 			return fmt.Errorf("systemd cannot load it (%s): see systemctl status %s", load, unit)
 		}
-		// Another process was faster: what it made is as good.
+		// Another process was faster, and has created the same unit.
 		if isName(err, "org.freedesktop.systemd1.UnitExists") && !again {
 			continue
 		}
@@ -85,7 +86,7 @@ func start(ctx context.Context, c *dbus.Conn, unit string) error {
 	}
 }
 
-// check refuses a unit that would not leave the jobs alone.
+// check refuses a unit that would affect the jobs.
 func check(ctx context.Context, c *dbus.Conn, unit string) error {
 	has, err := c.GetUnitTypePropertiesContext(ctx, unit, "Service")
 	if err != nil {
