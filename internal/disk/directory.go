@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// MakeDir makes a directory with that mode, whatever the umask. A directory that is there stays as
-// it is, and MakeDir fails where CheckDir does. MakeDir is idempotent.
+// MakeDir creates a directory with that mode, regardless of the umask. An existing directory stays
+// unchanged. MakeDir fails if CheckDir does. MakeDir is idempotent.
 func MakeDir(dir string, mode fs.FileMode) error {
 	_, err := os.Lstat(dir)
 	made := errors.Is(err, fs.ErrNotExist)
@@ -16,7 +16,7 @@ func MakeDir(dir string, mode fs.FileMode) error {
 		err = os.MkdirAll(dir, mode)
 	}
 	if err == nil {
-		err = CheckDir(dir) // also of one that somebody made at this moment
+		err = CheckDir(dir) // even if somebody else has just created it
 	}
 	if err == nil && made {
 		err = os.Chmod(dir, mode)

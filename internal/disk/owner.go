@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckOwner refuses what somebody else than root and this process's user can change. With an ACL
-// the group bits are its mask, so they cover that too.
+// CheckOwner refuses a file that users other than root and this process's user can change. With an
+// ACL the group bits are its mask, so they cover that too.
 func CheckOwner(st *unix.Stat_t) error {
 	if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
 		return fmt.Errorf("owned by uid %d", uid)
@@ -19,7 +19,7 @@ func CheckOwner(st *unix.Stat_t) error {
 	return nil
 }
 
-// CheckDir is CheckOwner for what has to be a directory, and no link to one.
+// CheckDir is CheckOwner for a path that must be a directory, not a link to one.
 func CheckDir(path string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

@@ -1,4 +1,4 @@
-// Package disk replaces files as a whole, puts names on disk, waits for locks and checks owners.
+// Package disk replaces files atomically, syncs directories, waits for locks and checks owners.
 package disk
 
 import (
@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// unfinished names a file while it is written. No container runtime, no exporter and no directory
-// of hooks or host files takes such a name for one of its own.
+// unfinished is the name of a file while it is written. Container runtimes, exporters, and readers
+// of hooks and host files ignore such names.
 const unfinished = ".hookhost-*.tmp"
 
-// Replace gives the file path another content and mode, as a whole or not at all, and has both on
-// disk when it returns. A link in its place is replaced, not followed.
+// Replace replaces the file at path and its mode, either completely or not at all. When it returns,
+// the file is on disk. A link at path is replaced, not followed.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	fresh, err := Write(filepath.Dir(path), bytes.NewReader(content), mode)
 	if err != nil {
@@ -25,7 +25,7 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	return Rename(fresh, path)
 }
 
-// ReplaceUnsynced is Replace that waits for no disk. ReplaceUnsynced is for what is made anew after
+// ReplaceUnsynced is Replace without waiting for the disk. It is for files that are recreated after
 // a power loss.
 func ReplaceUnsynced(path string, content []byte, mode fs.FileMode) error {
 	fresh, err := write(filepath.Dir(path), bytes.NewReader(content), mode, (*os.File).Close)
@@ -35,8 +35,8 @@ func ReplaceUnsynced(path string, content []byte, mode fs.FileMode) error {
 	return rename(fresh, path)
 }
 
-// Write writes content to a new file in dir and has it on disk when it returns. The caller renames
-// or removes the file. Write leaves no file when it fails.
+// Write writes content to a new file in dir. When it returns, the content is on disk. The caller
+// renames or removes the file. If Write fails, it leaves no file.
 func Write(dir string, content io.Reader, mode fs.FileMode) (path string, err error) {
 	return write(dir, content, mode, func(f *os.File) error { return errors.Join(f.Sync(), f.Close()) })
 }
@@ -53,7 +53,8 @@ func write(dir string, content io.Reader, mode fs.FileMode, end func(*os.File) e
 	return f.Name(), nil
 }
 
-// Rename puts what Write has made in its place, on disk. Rename removes what it cannot rename.
+// Rename renames a file that Write has written, and syncs the directory. If the rename fails, it
+// removes the file.
 func Rename(fresh, path string) error {
 	if err := rename(fresh, path); err != nil {
 		return err
@@ -69,8 +70,7 @@ func rename(fresh, path string) error {
 	return err
 }
 
-// SyncDir puts the names in dir on disk: one that was made, renamed or removed outlives a power
-// loss.
+// SyncDir syncs the names in dir, so that creations, renames and removals survive a power loss.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -79,9 +79,8 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// RemoveUnfinished removes what a write left in dir that was broken off longer ago than age. A
-// directory that is not there has nothing. RemoveUnfinished goes on whatever fails, and is
-// idempotent.
+// RemoveUnfinished removes files in dir that an interrupted write left more than age ago. A missing
+// directory is not an error. RemoveUnfinished continues after errors, and is idempotent.
 func RemoveUnfinished(dir string, age time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
