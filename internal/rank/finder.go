@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Found is a rank with its topmost process, the one that the launcher has labelled.
+// Found is a rank with its topmost process, which the launcher has labelled.
 type Found struct {
 	Key
 	Process hostapi.ProcessID `json:"process"`
@@ -25,13 +25,14 @@ type Member struct {
 	Rank *Found
 }
 
-// Finder finds the ranks among the processes of one job. A Finder reads the environment of a
-// process once, and is not for several goroutines.
+// Finder finds the ranks among the processes of one job. It reads the environment of a process
+// once. It is not safe for concurrent use.
 type Finder struct {
 	Procfs  *kernfs.FS
-	Environ func(p proc.Process) ([]byte, error) // without hanging: proc.Environs
-	// Inner: a descendant of a rank that is labelled otherwise is a rank of its own. A program of
-	// MPI that a rank has started has such processes. Else the descendant belongs to the rank.
+	Environ func(p proc.Process) ([]byte, error) // does not hang: proc.Environs
+	// Inner means that a descendant of a rank with a different label is a separate rank. An MPI
+	// program that a rank has started has such processes. Otherwise the descendant belongs to the
+	// rank.
 	Inner bool
 
 	calls int // of Find
@@ -41,18 +42,19 @@ type Finder struct {
 // process is one that was read.
 type process struct {
 	Member
-	settled bool // Rank stays as it is
-	call    int  // of Find that has looked at it last
+	settled bool // Rank is final
+	call    int  // the last call of Find that read it
 }
 
-// settledAge is how old a process is that does not become a rank any more. Between fork and exec a
+// settledAge is the age after which a process can no longer become a rank. Between fork and exec a
 // process has its parent's environment.
 const settledAge = 5 * time.Second
 
-// Find returns those of the job's processes pids that belong to a rank, the oldest first. Outside
-// returns the rank of a parent that is not among pids, nil for none; outside may be nil. A process
-// that cannot be read belongs to none. A process whose environment hangs is read again the next
-// time, and so is what Find has not come to when ctx ends. The list beside an error holds.
+// Find returns those of the job's processes pids that belong to a rank, oldest first. outside
+// returns the rank of a parent that is not among pids, or nil; outside itself may be nil. A process
+// that cannot be read belongs to no rank. A process whose environment hangs is read again the next
+// time. So are processes that Find has not reached when ctx ends. The list is valid even with an
+// error.
 func (f *Finder) Find(ctx context.Context, pids []int, outside func(pid int) (*Found, error)) ([]Member, error) {
 	before := f.known
 	f.known = make(map[int]*process, len(pids))
@@ -103,10 +105,10 @@ type search struct {
 // mostHung bounds how long one call of Find waits: see proc.Environs.
 const mostHung = 2
 
-// rankOf returns the rank that p belongs to, nil for none: that of its parent, else the one that
-// p's own environment names.
+// rankOf returns the rank that p belongs to, or nil: its parent's rank, else the one in p's own
+// environment.
 func (s *search) rankOf(p *process) (*Found, error) {
-	if p.settled || p.call == s.calls { // a reused pid can close the chain of parents to a loop
+	if p.settled || p.call == s.calls { // a reused pid can turn the chain of parents into a loop
 		return p.Rank, nil
 	}
 	p.call = s.calls
@@ -138,8 +140,8 @@ func (s *search) above(p *process) (*Found, error) {
 	return s.outside(p.PPID)
 }
 
-// labelled returns the rank that p's own environment names. read is false where that is to be read
-// once more.
+// labelled returns the rank in p's own environment. read is false if the environment must be read
+// again.
 func (s *search) labelled(p *process) (own *Found, read bool, err error) {
 	if s.hung >= mostHung {
 		return nil, false, nil
@@ -151,7 +153,7 @@ func (s *search) labelled(p *process) (own *Found, read bool, err error) {
 	}
 	var now proc.Process
 	if err == nil {
-		now, err = proc.Read(s.Procfs, p.PID) // the environment may be a later program's than p
+		now, err = proc.Read(s.Procfs, p.PID) // the environment may belong to a later program than p
 	}
 	if errors.Is(err, proc.ErrGone) || err == nil && now.StartTime != p.StartTime {
 		return nil, true, nil

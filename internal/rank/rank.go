@@ -1,5 +1,5 @@
-// Package rank finds the MPI ranks among a job's processes. A launcher labels each rank by the
-// environment that it gives it.
+// Package rank finds the MPI ranks among a job's processes. A launcher labels each rank in its
+// environment.
 package rank
 
 import (
@@ -8,36 +8,36 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Key tells the ranks of a job apart.
+// Key identifies a rank within a job.
 type Key struct {
-	World string `json:"world,omitempty"` // tells programs of one job apart, where the library names them
+	World string `json:"world,omitempty"` // distinguishes the programs of one job if the library names them
 	Rank  int    `json:"rank"`            // in the program, from 0
 }
 
-// label is the variables of one family of launchers; world is "" where none names the program.
+// label holds the variables of one family of launchers. world is "" if none names the program.
 type label struct{ rank, world string }
 
-// labels are in the order in which they are asked: Open MPI's processes have what PMIx sets too,
-// and Intel's and MVAPICH's what PMI does.
+// labels are in the order in which they are tried. Open MPI's processes also have PMIx's variables,
+// and Intel's and MVAPICH's have those of PMI.
 var labels = []label{
 	{"OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE"}, // Open MPI (orte/mca/schizo/ompi)
-	{"PMIX_RANK", "PMIX_NAMESPACE"},            // PRRTE, and what else speaks PMIx
+	{"PMIX_RANK", "PMIX_NAMESPACE"},            // PRRTE and others that use PMIx
 	{"PMI_RANK", ""},                           // Hydra: MPICH, Intel MPI
 	{"MV2_COMM_WORLD_RANK", ""},                // MVAPICH's mpirun_rsh
 	{"PALS_RANKID", "PALS_APID"},               // HPE PALS
-	{"PMI_ID", ""},                             // PMI-1 of older ones
+	{"PMI_ID", ""},                             // older PMI-1
 }
 
-// maxRank bounds what a number of a user's own may be taken for.
+// maxRank bounds a rank, because users can set any number.
 const maxRank = 1 << 24
 
-// maxWorld bounds a name, which goes into reports.
+// maxWorld bounds a name, because reports contain it.
 const maxWorld = 64
 
-// Of returns the rank of a process with that environment, false for one that has none. The
-// environment is as /proc/PID/environ has it (NAME=VALUE, each ended by a NUL). Children inherit
-// it: the rank is the topmost process that has it. Of two values of one name the first counts, as
-// for getenv(3).
+// Of returns the rank of a process with that environment, or false if it has none. The environment
+// has the format of /proc/PID/environ (NAME=VALUE, each ended by a NUL). Children inherit it, so
+// the rank is the topmost process that has it. If a name occurs twice, the first value counts, as
+// in getenv(3).
 func Of(environ []byte) (Key, bool) {
 	for _, l := range labels {
 		text, _ := proc.Getenv(environ, l.rank)
@@ -50,7 +50,8 @@ func Of(environ []byte) (Key, bool) {
 	return Key{}, false
 }
 
-// worldName is a library's name for a program as a report may have it; "" for one that is none.
+// worldName returns a library's name for a program in a form that reports accept, or "" if it is
+// invalid.
 func worldName(text string) string {
 	if len(text) > maxWorld {
 		return ""
