@@ -72,7 +72,7 @@ func Match(f Facts, jobs []Job) Verdict {
 		}
 		return Verdict{Class: Certain, Job: job, Match: by}
 	}
-	if descends(f, isMoM) { // it does something for the job that must not be charged to the job, such as copying its files
+	if descends(f, isMoM) { // such as copying the job's files, which must not be charged to the job
 		return Verdict{Class: Service}
 	}
 	login := descends(f, isLogin)

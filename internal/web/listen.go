@@ -41,8 +41,8 @@ func IsUnix(address string) bool { return strings.HasPrefix(address, unixPrefix)
 
 // Listen listens on an address. A unix socket has mode 0600 and belongs to owner, a name or a
 // number; "" is this process's user. A socket whose server is gone is replaced. Others must not be
-// able to write to its directory: they could make Listen change the owner of another file, or
-// remove it at the end.
+// able to write to its directory. They could make Listen change the owner of another file or remove
+// that file.
 func Listen(address, owner string) (net.Listener, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, err
