@@ -7,44 +7,44 @@ import (
 	"strings"
 )
 
-// cgswapScript is the server's hook that fills in cgswap. The hook needs nothing of hookhost's on a
-// node.
+// cgswapScript is the server's hook that fills in cgswap. It does not need hookhost on any node.
 //
 //go:embed cgswap.py
 var cgswapScript string
 
-// cgswapMark is the first line of it as it is imported. The shim, of which the server has one
-// alone, has another.
+// cgswapMark is the first line of the imported script. It differs from the shim's, because the
+// server may have only one shim.
 const cgswapMark = "# hookhost cgswap: imported by hookhost openpbs"
 
-// cgswapText is what is imported.
+// cgswapText returns the text to import.
 func cgswapText() []byte { return []byte(cgswapMark + "\n" + cgswapScript) }
 
 func isCgswap(script []byte) bool { return bytes.HasPrefix(script, []byte(cgswapMark)) }
 
-// WantsCgswap reports whether the hook CgswapName is to be registered or brought up to date.
-// existing is that hook, nil where there is none.
+// WantsCgswap reports whether the hook CgswapName should be registered or updated. existing is that
+// hook, or nil.
 func (r Registration) WantsCgswap(existing *Hook) bool {
 	return r.Cgswap || existing != nil && isCgswap(existing.Script)
 }
 
-// The resource that it fills in, as the stock hook needs it: of the host, and consumed there.
+// The resource that the hook fills in, with the flags that the stock hook needs: host level and
+// consumable.
 const (
 	cgswapResource = "cgswap"
 	cgswapType     = "size"
 	cgswapFlag     = "nh"
 )
 
-// cgswapEvents are those of the server that change what a job asks for.
+// cgswapEvents are the server's events that change a job's request.
 const cgswapEvents = "queuejob,modifyjob"
 
-// CgswapName is the name of the server's hook beside the one of r.
+// CgswapName returns the name of that hook.
 func (r Registration) CgswapName() string { return r.Name + "_cgswap" }
 
-// InstallCgswap returns the directives that make the server fill in cgswap, none where it does.
-// existing is the hook CgswapName and resource the server's cgswap. Either is nil where it is not
-// there. A hook that is there stays enabled or disabled. A hook or resource of somebody else's is
-// an error.
+// InstallCgswap returns the directives that make the server fill in cgswap, or none if it already
+// does. existing is the hook CgswapName, and resource is the server's cgswap. Either is nil if it
+// does not exist. An existing hook stays enabled or disabled. A hook or resource that hookhost did
+// not create is an error.
 func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Command, error) {
 	name := r.CgswapName()
 	if existing != nil && !existing.blank() && !isCgswap(existing.Script) {
@@ -80,8 +80,8 @@ func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Comma
 	return list, nil
 }
 
-// UninstallCgswap returns the directives that take that hook away, none where it is not there or is
-// somebody else's. The resource stays: jobs have it, and nodes may.
+// UninstallCgswap returns the directives that delete that hook, or none if it does not exist or
+// hookhost did not create it. The resource stays, because jobs and perhaps nodes have values of it.
 func (r Registration) UninstallCgswap(existing *Hook) []Command {
 	if existing == nil || !isCgswap(existing.Script) {
 		return nil
@@ -89,13 +89,13 @@ func (r Registration) UninstallCgswap(existing *Hook) []Command {
 	return []Command{{Directive: "delete hook " + r.CgswapName()}}
 }
 
-// CgswapNextSteps is what remains to be done by hand.
+// CgswapNextSteps lists the remaining manual steps.
 const CgswapNextSteps = `cgswap is filled in from now on, where a job asks for two of mem, vmem and cgswap.
 Set manage_cgswap = true in [memsw] on the nodes, which tells the server how much each has, and
 add cgswap to the line "resources" of sched_priv/sched_config (then SIGHUP to pbs_sched).
 `
 
-// printCgswap is the part of Print that does what InstallCgswap does.
+// printCgswap is the part of Print that corresponds to InstallCgswap.
 func (r Registration) printCgswap() string {
 	return fmt.Sprintf(scriptCgswap, r.CgswapName(), cgswapMark, typeScript, encode(cgswapText()), cgswapEvents,
 		cgswapResource, cgswapType, cgswapFlag, CgswapNextSteps)

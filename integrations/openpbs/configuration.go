@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// MaxConfig is how many bytes of a configuration MoM gets in one piece, and writes at once, less
-// one (SCRIPT_CHUNK_Z in libpbs.h, req_copy_hookfile in resmom/requests.c). So no file that is
-// shorter is ever seen half written, but as an empty one.
+// MaxConfig is one byte less than MoM receives in one piece and writes at once (SCRIPT_CHUNK_Z in
+// libpbs.h, req_copy_hookfile in resmom/requests.c). So a shorter file is either empty or complete
+// whenever it is read.
 const MaxConfig = 1<<16 - 1
 
-// NoConfig is the configuration that stands for none. PBS has no directive that takes one away, and
-// sends no empty one to the nodes (int_hook.c).
+// NoConfig is the configuration that means none. PBS has no directive that removes a configuration,
+// and does not send an empty one to the nodes (int_hook.c).
 const NoConfig = "# no configuration\n"
 
-// Configure returns the directive that makes text the hook's configuration; none where it is. PBS
-// then sends it to every node. existing is the hook of that name. A text that is too long is an
-// error, and so is a hook that is not there or not hookhost's.
+// Configure returns the directive that makes text the hook's configuration, or none if it already
+// is. PBS then sends it to every node. existing is the hook of that name. It is an error if the
+// text is too long, or if the hook does not exist or is not hookhost's.
 func (r Registration) Configure(existing *Hook, text []byte) ([]Command, error) {
 	switch {
 	case existing == nil:
@@ -41,8 +41,8 @@ func (r Registration) importConfig() string {
 	return fmt.Sprintf("import hook %s %s base64 -", r.Name, typeConfig)
 }
 
-// PrintConfig is Configure as a script of sh's that needs nothing but qmgr, for a server's host
-// without hookhost. version is hookhost's.
+// PrintConfig is Configure as a shell script that needs only qmgr, for a server's host without
+// hookhost. version is hookhost's.
 func (r Registration) PrintConfig(version string, text []byte) ([]byte, error) {
 	command, err := r.Configure(&Hook{Script: Script("")}, text)
 	if err != nil {

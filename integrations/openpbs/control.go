@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// unset are the attributes of a hook for which nothing was set (HOOK_*_DEFAULT in hook.h).
+// unset are the default attributes of a hook (HOOK_*_DEFAULT in hook.h).
 var unset = map[string]string{"type": "site", "enabled": "true", "event": "", "user": "pbsadmin", "alarm": "30",
 	"freq": "120", "order": "1",
 	"debug": "false", "fail_action": "none"}
 
-// ParseControl reads a hook's control file, NAME.HK, as the server sends it to each pbs_mom. A line
-// ATTRIBUTE=VALUE stands for each attribute that differs from PBS's default (hook_save in hook.c).
-// The hook has the defaults as well, and neither script nor configuration. A line of another form
-// is passed over.
+// ParseControl reads a hook's control file, NAME.HK, as the server sends it to each pbs_mom. It has
+// a line ATTRIBUTE=VALUE for each attribute that differs from PBS's default (hook_save in hook.c).
+// The result includes the defaults, but neither script nor configuration. Lines of another form are
+// ignored.
 func ParseControl(name string, text []byte) *Hook {
 	h := &Hook{Name: name, Attributes: maps.Clone(unset)}
 	for line := range strings.Lines(string(text)) {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Hook is a hook as the server has it.
+// Hook is a hook of the server.
 type Hook struct {
 	Name       string
-	Attributes map[string]string // as `list hook` has them: "event" is a comma list
+	Attributes map[string]string // as in `list hook`: "event" is a comma list
 	Script     []byte            // nil where none was imported
 	Config     []byte            // nil where none was imported
 }
@@ -27,9 +27,9 @@ func ParseList(text string) map[string]*Hook {
 	return hooks
 }
 
-// parseObjects reads the answer to `list`: each object's kind and name on a line, its attributes
-// indented below it. A value of more than 80 columns goes on behind a comma on lines that begin
-// with a tab (display in qmgr.c). The result has the attributes by the object's name.
+// parseObjects reads the answer to `list`: each object's kind and name on a line, with its
+// attributes indented below. A value of more than 80 columns continues after a comma on lines that
+// begin with a tab (display in qmgr.c). The result has the attributes by the object's name.
 func parseObjects(text, kind string) map[string]map[string]string {
 	objects := map[string]map[string]string{}
 	var attributes map[string]string
@@ -54,10 +54,10 @@ func parseObjects(text, kind string) map[string]map[string]string {
 	return objects
 }
 
-// ParsePrint reads the answer to `print hook NAME`, which are the directives that would make it.
-// Each element of a list is a directive of its own. Script and configuration are there as base64 up
-// to an empty line (display in qmgr.c). The empty line is missing behind one of 512 characters,
-// which is all that qmgr reads at once. ParsePrint fails when the base64 is cut off, or is none.
+// ParsePrint reads the answer to `print hook NAME`: the directives that would create the hook. Each
+// element of a list is a separate directive. Script and configuration are base64 that ends with an
+// empty line (display in qmgr.c). After a line of 512 characters, the most that qmgr reads at once,
+// the empty line is missing. ParsePrint fails if the base64 is cut off or invalid.
 func ParsePrint(text string) (*Hook, error) {
 	h := &Hook{Attributes: map[string]string{}}
 	lines := strings.Split(text, "\n")
@@ -85,7 +85,7 @@ func ParsePrint(text string) (*Hook, error) {
 				return nil, fmt.Errorf("read hook %s: its %s: %w", h.Name, words[3], err)
 			}
 			if i = end - 1; len(content) == 0 {
-				continue // nothing was imported: PBS prints the line all the same
+				continue // nothing was imported, but PBS prints the line anyway
 			}
 			if words[3] == typeScript {
 				h.Script = content
@@ -100,7 +100,7 @@ func ParsePrint(text string) (*Hook, error) {
 	return h, nil
 }
 
-// decode reads base64 as PBS writes it: each block of 512 bytes is a line with padding of its own
+// decode reads base64 as PBS writes it: each block of 512 bytes is a line with its own padding
 // (encode_hook_content in hook.c).
 func decode(lines []string) ([]byte, error) {
 	var content []byte
@@ -114,8 +114,8 @@ func decode(lines []string) ([]byte, error) {
 	return content, nil
 }
 
-// encode writes base64 as PBS reads it: line by line in a buffer of 512 bytes. Each line has to
-// hold something (decode_hook_content in hook.c). An empty line is the end (dump_file in qmgr.c).
+// encode writes base64 as PBS reads it: line by line in a buffer of 512 bytes. No line may be empty
+// (decode_hook_content in hook.c), because an empty line marks the end (dump_file in qmgr.c).
 func encode(content []byte) []byte {
 	const width = 57 // bytes a line, 76 characters
 	var b bytes.Buffer

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// MoMHooks is the folder in which a pbs_mom keeps what the server has sent it of each hook:
-// NAME.PY, NAME.HK and NAME.CF, for script, attributes and configuration (openpbs
+// MoMHooks is the directory in which a pbs_mom stores the hooks that the server has sent: NAME.PY
+// is the script, NAME.HK the attributes and NAME.CF the configuration (openpbs
 // src/resmom/requests.c, req_copy_hookfile).
 type MoMHooks string
 
-// HooksOf returns the folder of the pbs_mom with that home.
+// HooksOf returns the directory of the pbs_mom with that home.
 func HooksOf(home string) MoMHooks { return MoMHooks(filepath.Join(home, "mom_priv", "hooks")) }
 
 // Script returns the path of a hook's script.
@@ -24,12 +24,12 @@ func (d MoMHooks) Script(name string) string { return filepath.Join(string(d), n
 // Config returns the path of a hook's configuration.
 func (d MoMHooks) Config(name string) string { return filepath.Join(string(d), name+".CF") }
 
-// Resources returns the path of the file with the server's custom resources. The folder's path is
-// not cleaned: it may lead through the working directory of a process.
+// Resources returns the path of the file with the server's custom resources. The directory's path
+// is not cleaned, because it may lead through the working directory of a process.
 func (d MoMHooks) Resources() string { return string(d) + "/resourcedef" }
 
-// Ours returns the name of the hook whose script is hookhost's, an enabled one before others; ""
-// for none. It fails if the folder or a script cannot be read.
+// Ours returns the name of the hook whose script is hookhost's, preferably of an enabled one, or
+// "". It fails if the directory or a script cannot be read.
 func (d MoMHooks) Ours() (string, error) {
 	files, err := os.ReadDir(string(d))
 	if err != nil {
@@ -80,7 +80,7 @@ func (d MoMHooks) Hook(name string) (*Hook, error) {
 	return ParseControl(name, text), nil
 }
 
-// Enabled reports whether MoM calls a hook. A hook that is not there is not enabled.
+// Enabled reports whether MoM calls a hook. A missing hook is not enabled.
 func (d MoMHooks) Enabled(name string) bool {
 	h, err := d.Hook(name)
 	return err == nil && h.Enabled()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// NextSteps is what remains to be done by hand once the hook is registered. MoM runs
-// exechost_startup when it starts and on SIGHUP, which touches no job (process_hup in
-// resmom/linux/mom_func.c), and at no other time. The daemon tells what is missing with
-// exechost_periodic, which MoM runs when the hook arrives.
+// NextSteps lists the manual steps that remain once the hook is registered. MoM runs
+// exechost_startup only when it starts and on SIGHUP, which does not affect jobs (process_hup in
+// resmom/linux/mom_func.c). The daemon reports the missing resources with exechost_periodic, which
+// MoM runs when the hook arrives.
 const NextSteps = `Where a node's daemon runs by now, nothing is left to do there (hookhost doctor says how it is).
 A daemon that is started later tells the server of its vnodes at the next exechost_periodic, or at once when pbs_mom gets a SIGHUP, which touches no job:
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
@@ -19,8 +19,8 @@ The comment of a job that is held says why only if the scheduler waits for each 
 Where a hook of this site handles execjob_prologue, give --event execjob_prologue once: else PBS does not send it.
 `
 
-// Print is the registration as a script of sh's that needs nothing but qmgr: for a server's host
-// without hookhost, and to be read. The script does what Install does. version is hookhost's.
+// Print is Install as a shell script that needs only qmgr, for a server's host without hookhost,
+// and for people to read. version is hookhost's.
 func (r Registration) Print(version string) ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -60,14 +60,14 @@ func (r Registration) Print(version string) ([]byte, error) {
 	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
 	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
 	b.WriteString("END\n")
-	if r.Cgswap { // one that is there is brought up to date by this alone
+	if r.Cgswap { // this alone also updates an existing hook
 		b.WriteString(r.printCgswap())
 	}
 	fmt.Fprintf(&b, scriptEnd, r.Name)
 	return b.Bytes(), nil
 }
 
-// oneLine makes one line of base64 of a few: each had no padding but the last.
+// oneLine joins lines of base64, of which only the last may have padding.
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "") }
 
 const scriptHead = `#!/bin/sh
@@ -80,7 +80,7 @@ const scriptHead = `#!/bin/sh
 # enabled or disabled, and keeps its events, and its order, alarm, freq and fail_action where no option named them.
 ` + scriptQmgr
 
-// scriptQmgr finds qmgr, and what hooks there are.
+// scriptQmgr finds qmgr and lists the existing hooks.
 const scriptQmgr = `(
 set +eu
 conf=${PBS_CONF_FILE:-/etc/pbs.conf}

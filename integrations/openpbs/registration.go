@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Stock is the hook that hookhost takes the place of.
+// Stock is the hook that hookhost replaces.
 const Stock = "pbs_cgroups"
 
 // The content types of an import.
@@ -18,33 +18,33 @@ const (
 	typeConfig = "application/x-config"
 )
 
-// Command is one directive of qmgr's. Input is what an import reads from "-": base64, up to an
+// Command is one directive of qmgr. Input is the standard input of an import: base64, up to an
 // empty line.
 type Command struct {
 	Directive string
 	Input     []byte
 }
 
-// Registration is how the hook is to be registered. Its zero value is not one: start from Default.
+// Registration describes how to register the hook. The zero value is invalid: start from Default.
 type Registration struct {
 	Name       string
 	Order      int    // 1 to 1000, ascending among hooks of one event
-	Alarm      int    // seconds that one event may take
+	Alarm      int    // time limit of one event, in seconds
 	Freq       int    // seconds between two exechost_periodic
 	FailAction string // comma list of offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle; none
-	// More are events that hooks of the site's handle, beside those that hookhost itself needs. A
-	// hook that is installed keeps those that it has.
+	// More are events that the site's hooks handle, in addition to those that hookhost itself
+	// needs. An installed hook keeps its events.
 	More []string
-	// Named are the attributes among these that a hook which is there is to have as well, by PBS's
-	// names: order, alarm, freq, fail_action. Install leaves its other attributes as they are.
+	// Named are the attributes that Install also sets on an existing hook, by PBS's names: order,
+	// alarm, freq, fail_action. It leaves the other ones unchanged.
 	Named []string
-	// DisableStock is the consent to disable pbs_cgroups.
+	// DisableStock permits Install to disable pbs_cgroups.
 	DisableStock bool
-	// Cgswap asks for the server's hook that fills in cgswap, too: see InstallCgswap.
+	// Cgswap requests the server's hook that fills in cgswap too: see InstallCgswap.
 	Cgswap bool
 }
 
-// Default is the registration with the values of the stock hook's (pbs_cgroups.HK).
+// Default returns a registration with the values of the stock hook (pbs_cgroups.HK).
 func Default() Registration {
 	return Registration{Name: "hookhost", Order: 100, Alarm: 90, Freq: 120, FailAction: "offline_vnodes"}
 }
@@ -53,11 +53,11 @@ func Default() Registration {
 var ErrStock = errors.New("hook " + Stock + " is enabled: both would confine each job, in cgroups of the same name. " +
 	"Drain the nodes, then give --disable-pbs-cgroups, or disable it yourself")
 
-// preserved are the attributes that a hook which is installed keeps, as far as they are not named.
+// preserved are the attributes that an installed hook keeps unless Named has them.
 var preserved = []string{"order", "alarm", "freq", "fail_action"}
 
-// preserves reports whether an installed hook that has value keeps it. PBS forgets freq with
-// exechost_periodic.
+// preserves reports whether an installed hook with that value keeps it. PBS resets freq when
+// exechost_periodic is removed.
 func (r Registration) preserves(attribute, value string) bool {
 	return slices.Contains(preserved, attribute) && !slices.Contains(r.Named, attribute) &&
 		(attribute != "freq" || value != "")
@@ -90,27 +90,27 @@ func (r Registration) Check() error {
 	return r.checkMore()
 }
 
-// attributes are what is set, in an order that PBS takes: fail_action, freq and user depend on the
-// events (mgr_hook_set in hook_func.c). enabled is apart.
+// attributes returns the attributes to set, in an order that PBS accepts: fail_action, freq and
+// user depend on the events (mgr_hook_set in hook_func.c). enabled is set separately.
 func (r Registration) attributes() [][2]string {
 	return [][2]string{{"type", "site"}, {"event", strings.Join(r.Events(), ",")}, {"order", strconv.Itoa(r.Order)},
 		{"alarm", strconv.Itoa(r.Alarm)},
 		{"freq", strconv.Itoa(r.Freq)}, {"user", "pbsadmin"}, {"fail_action", r.FailAction}}
 }
 
-// Install returns the directives that make the server's hooks what r says, none where they are.
-// existing is the hook of that name and stock is pbs_cgroups, nil where there is none. others are
-// the other hooks.
+// Install returns the directives that make the server's hooks match r, or none if they already do.
+// existing is the hook of that name and stock is pbs_cgroups; both may be nil. others are the other
+// hooks.
 //
-// A new hook is enabled last. A failure in between thus leaves a hook that is not called. The
-// script is then imported once more, with a mark that says so.
+// A new hook is enabled last, so a failure in between leaves a hook that is not called. Until then
+// its script has a mark that says so. At the end the script is imported again without it.
 //
 // An enabled hook stays enabled while its script is replaced, which PBS does at once. A job that
-// began while the hook was disabled would run unconfined for as long as it lives. An installed hook
-// that is disabled stays so (StaysDisabled), unless it is to take the place of pbs_cgroups now.
+// began while the hook was disabled would never be confined. An installed hook that is disabled
+// stays disabled (StaysDisabled), unless it replaces pbs_cgroups now.
 //
-// Install fails with ErrStock, when the hook of that name is somebody else's, and when a hook of
-// another name is ours and enabled.
+// Install fails with ErrStock if pbs_cgroups is enabled and must not be disabled. It also fails if
+// hookhost did not create the hook of that name, and if a hook of another name is ours and enabled.
 func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -185,14 +185,14 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	return list, nil
 }
 
-// StaysDisabled reports whether existing, a hook of ours, was disabled by somebody since it was
-// installed, and Install leaves it so.
+// StaysDisabled reports whether existing is a hook of ours that somebody has disabled since its
+// installation. Install leaves it disabled.
 func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 	return existing.installed() && !existing.Enabled() && !stock.Enabled()
 }
 
-// Uninstall returns the directives that take the hook away and put back what Install changed beside
-// it. There are none when no hook has that name. Uninstall fails when the hook is somebody else's.
+// Uninstall returns the directives that delete the hook and undo Install's other changes. There are
+// none if no hook has that name. Uninstall fails if hookhost did not create the hook.
 func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if existing == nil {
 		return nil, nil
@@ -208,27 +208,28 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if note == Stock && stock != nil && !stock.Enabled() {
 		list = append(list, Command{Directive: "set hook " + Stock + " enabled = true"})
 	}
-	// A server that was told the freq of an enabled hook runs the hook itself from then on (openpbs
-	// src/server/hook_func.c, mgr_hook_set). The server does not stop that when a hook of MoM's is
-	// deleted. The server then uses what it has freed, and may spin for ever (mgr_hook_delete,
-	// run_periodic_hook). The server does stop that for a hook of its own event.
+	// Once freq of an enabled hook has been set, the server also runs the hook itself (openpbs
+	// src/server/hook_func.c, mgr_hook_set). It does not stop that when a hook of MoM is deleted.
+	// It then uses freed memory, and may loop forever (mgr_hook_delete, run_periodic_hook). For a
+	// hook with an event of the server, it does stop.
 	return append(list, Command{Directive: "set hook " + r.Name + " event += periodic"},
 		Command{Directive: "delete hook " + r.Name}), nil
 }
 
-// blank is a hook without a script, which is nobody's: an installation that broke off leaves one.
+// blank reports whether the hook has no script. An interrupted installation leaves such a hook, so
+// it belongs to nobody.
 func (h *Hook) blank() bool { return len(h.Script) == 0 }
 
-// running is a hook that MoM calls.
+// running reports whether MoM calls the hook.
 func (h *Hook) running() bool { return h.Enabled() && !h.blank() && h.Attributes["event"] != "" }
 
-// installed is a hook whose installation came to its end: it runs, or somebody has disabled it
-// since.
+// installed reports whether the hook's installation was completed: it runs, or somebody has
+// disabled it since.
 func (h *Hook) installed() bool {
 	return h != nil && (h.running() || !h.blank() && h.Attributes["event"] != "" && !isPending(h.Script))
 }
 
-// sameList compares comma lists whose order does not count.
+// sameList compares comma lists regardless of order.
 func sameList(a, b string) bool {
 	x, y := strings.Split(a, ","), strings.Split(b, ",")
 	slices.Sort(x)

@@ -1,9 +1,9 @@
 package openpbs
 
-// Resource is a custom resource as the server has it.
+// Resource is a custom resource of the server.
 type Resource struct{ Type, Flag string }
 
-// ParseResources reads the answer to `list resource`: the custom resources by their names.
+// ParseResources reads the answer to `list resource`: the custom resources by name.
 func ParseResources(text string) map[string]*Resource {
 	all := map[string]*Resource{}
 	for name, attributes := range parseObjects(text, "Resource") {
@@ -12,14 +12,14 @@ func ParseResources(text string) map[string]*Resource {
 	return all
 }
 
-// diagMessages is the custom resource that hookhost's hook sets: what went wrong in a job, by host.
-// The server takes no resources_used of a job at all where it does not know one of them.
+// diagMessages is the custom resource that hookhost's hook sets: problems in a job, by host. If the
+// server does not know one of a job's resources_used, it rejects all of them.
 const diagMessages = "diag_messages"
 
-// makeResource is the directive that makes it.
+// makeResource is the directive that creates it.
 const makeResource = "create resource " + diagMessages + " type = string"
 
-// MakeDiagMessages returns the directive that makes diag_messages, none where the server has it.
+// MakeDiagMessages returns the directive that creates diag_messages, or none if the server has it.
 // known are the server's custom resources.
 func MakeDiagMessages(known map[string]*Resource) []Command {
 	if known[diagMessages] != nil {

@@ -1,11 +1,11 @@
-// Package openpbs is what PBS is given of hookhost. The shim is a Python hook that hands MoM's
-// events to the node's daemon. A Registration puts it in place by qmgr. The package decides and
-// words; it starts no qmgr and opens no socket. Its knowledge of qmgr is from OpenPBS's
-// src/cmds/qmgr.c, src/server/hook_func.c and src/lib/Libutil/hook.c. The one thing on disk that it
-// touches is the program pbs_python, which StandIn replaces and puts back.
+// Package openpbs contains the parts of hookhost that PBS runs. The shim is a Python hook that
+// passes MoM's events to the node's daemon. A Registration installs it with qmgr. The package makes
+// the decisions and the texts. It does not start qmgr or open sockets. Its knowledge of qmgr is
+// from OpenPBS's src/cmds/qmgr.c, src/server/hook_func.c and src/lib/Libutil/hook.c. The only
+// program on disk that it changes is pbs_python, which StandIn replaces and restores.
 //
-// The shim is dumb. pbs_python starts anew for each event, and each line and import of a hook is
-// paid for each time. So the daemon reads MoM's input file, and the shim carries out its answer.
+// The shim is dumb. pbs_python starts again for each event, and each line and import of a hook
+// costs time. So the daemon reads MoM's input file, and the shim carries out its answer.
 package openpbs
 
 import (
@@ -23,20 +23,20 @@ var body string
 //go:embed head.py
 var head string
 
-// Shim is the hook's script, without the line that Script sets above it: head.py around the text of
-// hookhost.py. Its digest is of both, so that code that was compiled from another version of either
-// is not run. Callers must not change it.
+// Shim returns the hook's script without the first line, which Script adds: head.py around the text
+// of hookhost.py. Its digest covers both, so compiled code of another version of either does not
+// run. Callers must not change it.
 func Shim() []byte { return shim() }
 
-// shim is put together when it is first asked for, which most commands never do.
+// shim is built when it is first used, because most commands never use it.
 var shim = sync.OnceValue(func() []byte {
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(head+body)))
 	return []byte(strings.NewReplacer("@hookhost.py@", body, "@digest@", digest).Replace(head))
 })
 
-// mark is how a script that PBS has is known to be ours, whatever its version. The rest of its line
-// is for people, and for what uninstall has to put back. The registration itself is the one place
-// that is there wherever qmgr runs.
+// mark identifies a script in PBS as ours, regardless of its version. The rest of its line is for
+// people, and records what uninstall has to restore. Only the registration itself is available
+// wherever qmgr runs.
 const (
 	mark     = "# hookhost: "
 	imported = mark + "imported by 'hookhost openpbs'"
@@ -44,13 +44,12 @@ const (
 	disabled = ", which disabled "
 )
 
-// Script is what is imported: the shim below a line that says whose it is. The line names the hook
-// that was disabled for it, if disabledHook is not "".
+// Script returns the text to import: the shim below a line that identifies it. If disabledHook is
+// not "", the line names this hook, which was disabled for the shim.
 func Script(disabledHook string) []byte { return script("", disabledHook) }
 
-// script is Script with state, pending or "", behind the mark. As long as the state is pending,
-// Install has yet to enable the hook. A hook that is disabled later is so by the administrator's
-// will.
+// script is Script with state, pending or "", after the mark. While the state is pending, Install
+// has yet to enable the hook. If the hook is disabled after that, the administrator did it.
 func script(state, disabledHook string) []byte {
 	line := imported + state
 	if disabledHook != "" {
@@ -59,8 +58,7 @@ func script(state, disabledHook string) []byte {
 	return append([]byte(line+"\n"), Shim()...)
 }
 
-// Ours reports whether a script was imported by hookhost, and which hook was disabled for it, if
-// any.
+// Ours reports whether hookhost imported a script, and which hook was disabled for it, if any.
 func Ours(script []byte) (disabledHook string, ours bool) {
 	line, _, _ := bytes.Cut(script, []byte("\n"))
 	text, ours := strings.CutPrefix(string(line), mark)
@@ -68,8 +66,7 @@ func Ours(script []byte) (disabledHook string, ours bool) {
 	return strings.TrimSpace(disabledHook), ours
 }
 
-// isPending reports whether a script of ours was imported by an installation that has not been
-// finished.
+// isPending reports whether an unfinished installation imported a script of ours.
 func isPending(script []byte) bool {
 	line, _, _ := bytes.Cut(script, []byte("\n"))
 	return bytes.HasPrefix(line, []byte(mark)) && bytes.Contains(line, []byte(pending))

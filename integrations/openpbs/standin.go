@@ -11,38 +11,37 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// The files beside one another in PBS_EXEC/bin. The stand-in has the same names
-// (cmd/pbs-python/main.go).
+// The files in PBS_EXEC/bin. The stand-in uses the same names (cmd/pbs-python/main.go).
 const (
 	pbsPython = "pbs_python"
-	real      = "pbs_python.openpbs"  // PBS's own, while the stand-in has its place
+	real      = "pbs_python.openpbs"  // PBS's own, while the stand-in replaces it
 	notes     = "pbs_python.hookhost" // the name of the hook, for the stand-in
 )
 
-// standInWords is in each version of the stand-in, and in no other program: the name of a variable
-// that the stand-in alone sets.
+// standInWords occurs in each version of the stand-in and in no other program: the name of a
+// variable that only the stand-in sets.
 var standInWords = []byte("HOOKHOST_REPLY_FD=")
 
-// StandIn is the place of the program pbs_python, which the native stand-in may have. pbs_python is
-// PBS's own or the stand-in, whole, wherever a change is cut off. Doing the same again finishes
-// what was begun.
+// StandIn replaces the program pbs_python with the native stand-in, and restores it. Even if a
+// change is interrupted, pbs_python is complete: either PBS's own or the stand-in. Repeating the
+// change finishes it.
 //
-// PBS's own is any program that is not the stand-in, since the stand-in becomes it with the same
-// arguments. A wrapper of the site's may be one.
+// PBS's own is any program that is not the stand-in, for example a wrapper of the site. The
+// stand-in executes it with the same arguments.
 type StandIn struct {
 	Dir string // PBS_EXEC/bin
 }
 
-// Place says what has the place of pbs_python.
+// Place says which program is installed as pbs_python.
 type Place struct {
-	StandIn  bool // the stand-in has it, with PBS's own beside it; else PBS's own has it
-	Outdated bool // the stand-in there is not the program that it was compared with
-	Lost     bool // the stand-in had the place, and PBS's package has put its own program there
+	StandIn  bool // the stand-in, with PBS's own beside it; otherwise PBS's own
+	Outdated bool // the stand-in differs from the program that it was compared with
+	Lost     bool // PBS's package has replaced the stand-in with its own program
 }
 
-// Inspect returns what has the place, and whether the stand-in there is program; "" compares with
-// nothing. Inspect changes nothing. Inspect fails if there is no pbs_python (fs.ErrNotExist), and
-// if neither Install nor Uninstall may touch what is there.
+// Inspect determines which program is installed as pbs_python, and compares the stand-in with
+// program unless that is "". It does not change anything. It fails if there is no pbs_python
+// (fs.ErrNotExist), or if neither Install nor Uninstall may change it.
 func (s StandIn) Inspect(program string) (p Place, err error) {
 	now, err := s.read(pbsPython)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,16 +73,16 @@ func (s StandIn) Inspect(program string) (p Place, err error) {
 	return p, nil
 }
 
-// linked returns true between the two steps of Install: PBS's own has both names.
+// linked reports whether PBS's own has both names, as between the two steps of Install.
 func (s StandIn) linked() bool {
 	now, _ := os.Lstat(s.path(pbsPython))
 	kept, _ := os.Lstat(s.path(real))
 	return os.SameFile(now, kept)
 }
 
-// Install gives the place to program, a stand-in that knows the hook's name. PBS's own stays beside
-// it under another name. Install is idempotent. Install also sets a newer stand-in, and the
-// stand-in after an upgrade of PBS. Install fails as Inspect does.
+// Install replaces pbs_python with program, a stand-in that knows the hook's name. PBS's own stays
+// beside it under another name. It is idempotent. It also installs a newer stand-in, and reinstalls
+// the stand-in after an upgrade of PBS. It fails if Inspect does.
 func (s StandIn) Install(program, hook string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s StandIn) Install(program, hook string) error {
 	if err != nil {
 		return err
 	}
-	// The notes first: whatever happens next, they say that the file beside pbs_python is
+	// The notes come first: whatever happens next, they show that the file beside pbs_python is
 	// hookhost's.
 	text := fmt.Sprintf("# Written by 'hookhost openpbs install --native'; "+
 		"'hookhost openpbs uninstall' takes it back.\nhook = %s\n", hook)
@@ -111,7 +110,7 @@ func (s StandIn) Install(program, hook string) error {
 		return nil
 	}
 	if !p.StandIn {
-		// A second name, so that there is no moment without a pbs_python.
+		// PBS's own gets a second name first, so that pbs_python never goes missing.
 		if err := remove(s.path(real)); err != nil {
 			return err
 		}
@@ -122,9 +121,8 @@ func (s StandIn) Install(program, hook string) error {
 	return disk.Replace(s.path(pbsPython), b, info.Mode().Perm())
 }
 
-// Uninstall gives the place back to PBS's own. After an upgrade of PBS the new one stays, and the
-// old one is removed. Uninstall is idempotent. done is false if there was nothing to do. Uninstall
-// fails as Inspect does.
+// Uninstall restores PBS's own program. After an upgrade of PBS the new one stays, and the old one
+// is removed. It is idempotent. done is false if there was nothing to do. It fails if Inspect does.
 func (s StandIn) Uninstall() (done bool, err error) {
 	p, err := s.Inspect("")
 	if err != nil {
@@ -140,7 +138,7 @@ func (s StandIn) Uninstall() (done bool, err error) {
 	if err == nil {
 		err = disk.SyncDir(s.Dir)
 	}
-	// The notes last: they say that the file beside pbs_python is hookhost's.
+	// The notes go last, because they show that the file beside pbs_python is hookhost's.
 	if err == nil {
 		err = remove(s.path(notes))
 	}
@@ -149,7 +147,8 @@ func (s StandIn) Uninstall() (done bool, err error) {
 
 func (s StandIn) path(name string) string { return filepath.Join(s.Dir, name) }
 
-// read returns a file, which must be a regular one: what is behind a link is not ours to replace.
+// read returns a file, which must be a regular one, because hookhost must not replace the target of
+// a link.
 func (s StandIn) read(name string) ([]byte, error) {
 	info, err := os.Lstat(s.path(name))
 	if err != nil {
@@ -161,7 +160,7 @@ func (s StandIn) read(name string) ([]byte, error) {
 	return os.ReadFile(s.path(name))
 }
 
-// remove removes a file that may not be there.
+// remove removes a file that may not exist.
 func remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

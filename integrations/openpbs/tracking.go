@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Tracking is the file below PBS_HOME in which the PBS server notes which pbs_mom it has to send a
-// hook's files to (openpbs src/server/hook_func.c, hook_track_save). A MoM that is down is not in
-// it: it gets the hook when it is up.
+// Tracking is the file below PBS_HOME in which the PBS server notes to which pbs_moms it has to
+// send a hook's files (openpbs src/server/hook_func.c, hook_track_save). It leaves out a MoM that
+// is down, which gets the hook when it is up.
 const Tracking = "server_priv/hooks/tracking.TR"
 
-// Pending returns the hosts whose pbs_mom has not confirmed all of the hook, sorted. The text is
-// that of Tracking: lines `HOST:PORT HOOK ACTION ID`. An ACTION of 0 is nothing to do. The last
-// line about a host with the highest ID counts.
+// Pending returns the hosts whose pbs_mom has not confirmed the entire hook, sorted. The text comes
+// from Tracking: lines `HOST:PORT HOOK ACTION ID`. ACTION 0 means that nothing is left to do. Of a
+// host's lines with the highest ID, the last one counts.
 //
-// The server appends lines. Now and then it writes the file anew with all actions that it has ever
-// had for a host, in no order of time. IDs grow.
+// The server appends lines. Sometimes it rewrites the file with all actions that it ever had for a
+// host, in any order. IDs only increase.
 func Pending(tracking []byte, hook string) []string {
 	pending, latest := map[string]bool{}, map[string]int64{}
 	for line := range strings.Lines(string(tracking)) {

@@ -7,7 +7,7 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs"
 )
 
-// Configuration prints the configuration that PBS has for all nodes.
+// Configuration prints PBS's configuration for all nodes.
 func (r *Registrar) Configuration() error {
 	_, _, existing, err := r.open("hookhost openpbs config --print FILE")
 	if err != nil {
@@ -24,8 +24,8 @@ func (r *Registrar) Configuration() error {
 	return err
 }
 
-// Configure hands PBS the configuration of all nodes, nil for none, and waits for the nodes.
-// Idempotent.
+// Configure gives PBS the configuration of all nodes, or removes it if text is nil, and waits for
+// the nodes. Idempotent.
 func (r *Registrar) Configure(text []byte) error {
 	q, _, existing, err := r.open("hookhost openpbs config --print FILE")
 	if err != nil {

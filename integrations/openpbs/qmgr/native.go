@@ -10,7 +10,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// place returns the place of this host's pbs_python.
+// place returns the location of this host's pbs_python.
 func (r *Registrar) place() (openpbs.StandIn, error) {
 	dir := r.Exec
 	if dir == "" {
@@ -23,8 +23,8 @@ func (r *Registrar) place() (openpbs.StandIn, error) {
 	return openpbs.StandIn{Dir: filepath.Join(dir, "bin")}, nil
 }
 
-// InstallNative sets the stand-in, a program, in the place of pbs_python. Idempotent. It fails as
-// StandIn does, and for others than root.
+// InstallNative replaces pbs_python with program, the stand-in. It is idempotent. It fails if
+// StandIn does, and for users other than root.
 func (r *Registrar) InstallNative(program string) error {
 	s, err := r.place()
 	if err != nil {
@@ -57,9 +57,9 @@ func (r *Registrar) InstallNative(program string) error {
 	return err
 }
 
-// uninstallNative puts pbs_python back if the stand-in has its place. only says that nothing else
-// is to be taken away, so that a host without either is an error. done is false if there was
-// nothing to do. Idempotent.
+// uninstallNative restores pbs_python if the stand-in has replaced it. only means that nothing else
+// will be uninstalled, so a host without a pbs_python is an error. done is false if there was
+// nothing to do. It is idempotent.
 func (r *Registrar) uninstallNative(only bool) (done bool, err error) {
 	s, err := r.place()
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *Registrar) uninstallNative(only bool) (done bool, err error) {
 	case err != nil && only:
 		return false, fmt.Errorf("native: %w", err)
 	case err != nil:
-		return false, nil // the hook is what is to be taken away
+		return false, nil // the hook is to be uninstalled
 	case os.Geteuid() != 0:
 		return false, errors.New("only root may put pbs_python back: run it as root")
 	}

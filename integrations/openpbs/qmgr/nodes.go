@@ -17,16 +17,16 @@ import (
 // two.
 const reachWithin = 30 * time.Second
 
-// reach waits until the server has sent the hook, as it is now, to all nodes that are up. The
-// nodes that it waits for are printed. Nodes that have not confirmed after reachWithin are no
-// error: the server goes on trying.
+// reach waits until the server has sent the current hook to all nodes that are up, and prints the
+// nodes that it waits for. It is not an error if nodes have not confirmed after reachWithin,
+// because the server keeps trying.
 func (r *Registrar) reach(hook string) error { return r.confirmed(hook, "Hook "+hook) }
 
-// removed waits likewise until the nodes no longer have the hook. A moment later the server takes
-// one of the same name.
+// removed waits in the same way until the nodes no longer have the hook. A moment later the server
+// accepts a new one of the same name.
 func (r *Registrar) removed(hook string) error { return r.confirmed(hook, "The end of hook "+hook) }
 
-// confirmed waits for the nodes that have to confirm something of the hook.
+// confirmed waits for the nodes that have not confirmed a change of the hook.
 func (r *Registrar) confirmed(hook, something string) error {
 	conf, err := r.Conf()
 	if err != nil {

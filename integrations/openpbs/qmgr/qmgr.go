@@ -14,13 +14,14 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// qmgr is PBS's program that changes the server's hooks, on the server's host and for root alone.
+// qmgr is PBS's program that changes the server's hooks. It does so only for root on the server's
+// host.
 type qmgr struct{ program string }
 
 var errNoQmgr = errors.New("no qmgr here")
 
-// find finds the program: the named one, the one in PATH, the one of PBS_EXEC. Others than root get
-// an error, as from PBS.
+// find finds the program: the named one, else the one in PATH, else the one of PBS_EXEC. Users
+// other than root get an error, as from PBS.
 func (r *Registrar) find() (*qmgr, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("only root may register hooks: run it as root")
@@ -42,8 +43,8 @@ func (r *Registrar) find() (*qmgr, error) {
 	return &qmgr{path}, nil
 }
 
-// open finds qmgr, and reads all hooks and the one of the registration's name. The error without a
-// qmgr names the command that prints a script, which does the same without hookhost.
+// open finds qmgr, and reads all hooks and the one with the registration's name. If there is no
+// qmgr, the error names the command that prints an equivalent script.
 func (r *Registrar) open(command string) (q *qmgr, all map[string]*openpbs.Hook, existing *openpbs.Hook, err error) {
 	q, err = r.find()
 	switch {
@@ -59,14 +60,15 @@ func (r *Registrar) open(command string) (q *qmgr, all map[string]*openpbs.Hook,
 	return q, all, existing, err
 }
 
-// run carries out one directive, and returns what it printed. Its complaints are the error.
+// run carries out one directive and returns its output. Its messages on standard error become the
+// error.
 func (q *qmgr) run(directive string, input []byte) (string, error) {
 	cmd := exec.Command(q.program, "-c", directive)
 	cmd.Stdin = bytes.NewReader(input)
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	err := cmd.Run()
-	// A qmgr on another host than the server's is refused `list hook`, and exits with 0.
+	// On a host other than the server's, `list hook` is refused, but qmgr exits with 0.
 	if refused := strings.Contains(complaints.String(), "unauthorized"); err != nil || refused {
 		text := strings.Join(strings.FieldsFunc(complaints.String(), func(r rune) bool { return r == '\n' }), "; ")
 		if text == "" {
@@ -85,8 +87,8 @@ func (q *qmgr) run(directive string, input []byte) (string, error) {
 	return out.String(), nil
 }
 
-// list returns all hooks without their scripts, by their names. No hook is no error, a server that
-// is down is one.
+// list returns all hooks without their scripts, by name. It is not an error if there are none, but
+// it is if the server is down.
 func (q *qmgr) list() (map[string]*openpbs.Hook, error) {
 	text, err := q.run("list hook", nil)
 	if err != nil {
@@ -95,7 +97,7 @@ func (q *qmgr) list() (map[string]*openpbs.Hook, error) {
 	return openpbs.ParseList(text), nil
 }
 
-// hook returns the hook of that name with its script; nil for one that is not among all.
+// hook returns the hook of that name with its script, or nil if it is not in all.
 func (q *qmgr) hook(all map[string]*openpbs.Hook, name string) (*openpbs.Hook, error) {
 	if all[name] == nil {
 		return nil, nil
@@ -107,7 +109,7 @@ func (q *qmgr) hook(all map[string]*openpbs.Hook, name string) (*openpbs.Hook, e
 	return openpbs.ParsePrint(text)
 }
 
-// resources returns the custom resources of the server, by their names.
+// resources returns the server's custom resources, by name.
 func (q *qmgr) resources() (map[string]*openpbs.Resource, error) {
 	text, err := q.run("list resource", nil)
 	if err != nil {
@@ -116,8 +118,8 @@ func (q *qmgr) resources() (map[string]*openpbs.Resource, error) {
 	return openpbs.ParseResources(text), nil
 }
 
-// others returns those of all hooks that are enabled, with their scripts, less the one of that name
-// and pbs_cgroups.
+// others returns the enabled hooks of all with their scripts, except the one of that name and
+// pbs_cgroups.
 func (q *qmgr) others(all map[string]*openpbs.Hook, name string) ([]*openpbs.Hook, error) {
 	var others []*openpbs.Hook
 	for _, h := range all {
@@ -133,8 +135,8 @@ func (q *qmgr) others(all map[string]*openpbs.Hook, name string) ([]*openpbs.Hoo
 	return others, nil
 }
 
-// carryOut carries out one directive after the other and prints each. A directive that fails does
-// not undo earlier ones. A second call goes on there.
+// carryOut carries out and prints one directive after the other. If one fails, the earlier ones are
+// not undone. The next Install or Uninstall continues from there.
 func (r *Registrar) carryOut(q *qmgr, list []openpbs.Command) error {
 	for _, c := range list {
 		if !r.DryRun {

@@ -11,15 +11,15 @@ import (
 // Registrar registers hookhost's hook on the host of the PBS server. Its methods print each step.
 type Registrar struct {
 	Registration openpbs.Registration
-	Qmgr         string // the program; "" for the one in PATH, then that of PBS_EXEC
-	Exec         string // PBS_EXEC; "" for pbs.conf's
-	DryRun       bool   // print what would be done, and do nothing
+	Qmgr         string // the program; "" for the one in PATH, else the one of PBS_EXEC
+	Exec         string // PBS_EXEC; "" for the value in pbs.conf
+	DryRun       bool   // only print the steps
 	Out, ErrOut  io.Writer
-	// Conf returns what pbs.conf of this host says: nothing if there is none.
+	// Conf returns the settings in this host's pbs.conf, or none if there is no such file.
 	Conf func() (map[string]string, error)
 }
 
-// Install registers the hook, changes only what differs, and waits for the nodes. Idempotent.
+// Install registers the hook, changes only differences, and waits for the nodes. It is idempotent.
 func (r *Registrar) Install() error {
 	q, all, existing, err := r.open("hookhost openpbs print")
 	if err != nil {
@@ -61,8 +61,8 @@ func (r *Registrar) Install() error {
 	return r.installCgswap(q, all, resources)
 }
 
-// installCgswap registers the server's hook that fills in cgswap, and the resource unless it is one
-// of known. A hook that is one of all is brought up to date without --cgswap, too.
+// installCgswap registers the server's hook that fills in cgswap, and creates the resource unless
+// known has it. A hook that is already in all is updated even without --cgswap.
 func (r *Registrar) installCgswap(
 	q *qmgr, all map[string]*openpbs.Hook, known map[string]*openpbs.Resource,
 ) error {
@@ -89,8 +89,8 @@ func (r *Registrar) installCgswap(
 	return nil
 }
 
-// Uninstall takes away what Install has made, puts back what it changed, and waits for the nodes.
-// nativeOnly puts back pbs_python alone.
+// Uninstall deletes everything that Install created, restores everything that it changed, and waits
+// for the nodes. With nativeOnly it only restores pbs_python.
 func (r *Registrar) Uninstall(nativeOnly bool) error {
 	wasNative, err := r.uninstallNative(nativeOnly)
 	if err != nil || nativeOnly {

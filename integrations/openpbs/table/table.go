@@ -1,17 +1,17 @@
-// Package table reads the table [shim] of a hookhost.toml as hookhost.py does. The shim has no
-// parser of TOML: it reads line by line, in a few forms of all that TOML has. internal/config
-// refuses a file in which the two would find different values. The package imports nothing that
-// takes long to start.
+// Package table reads the table [shim] of a hookhost.toml as hookhost.py does. The shim has no TOML
+// parser: it reads line by line and accepts only a few of TOML's forms. internal/config refuses a
+// file from which the two would read different values. The package does not import anything that
+// slows down the start of a program.
 package table
 
 import "strings"
 
-// Socket is where the daemon listens unless the table says otherwise.
+// Socket is the daemon's socket unless the table names another.
 const Socket = "/run/hookhost/hookhost.sock"
 
 // Read returns the settings of the table by key, text as it stands between quotes, and true or
-// false. A line that has none of the forms is left out, as a line of another table is. The same
-// rules are in shim_lines and setting of hookhost.py:
+// false. Lines of any other form are ignored, and so are other tables. shim_lines and setting of
+// hookhost.py have the same rules:
 //
 //	[shim]                    alone on its line; the table ends before the next line with a [
 //	KEY = "TEXT"              or 'TEXT', without a \ in it, and neither true nor false
@@ -34,7 +34,7 @@ func Read(text []byte) map[string]string {
 	return settings
 }
 
-// read returns the value that stands behind the equals sign.
+// read returns the value after the equals sign.
 func read(text string) (value string, ok bool) {
 	if text == "" || text[0] != '"' && text[0] != '\'' {
 		text, _, _ = strings.Cut(text, "#")
@@ -47,5 +47,5 @@ func read(text string) (value string, ok bool) {
 		value != "true" && value != "false"
 }
 
-// trim takes blanks away from both ends: those that are none of TOML's stay.
+// trim removes TOML's white space from both ends, and no other.
 func trim(text string) string { return strings.Trim(text, " \t\r") }
