@@ -10,8 +10,9 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// condition is where something is enabled: on hosts where one of its cases holds, each a condition
-// of hookhost.toml without "or". No case is false; the case "" always holds.
+// condition selects the hosts on which something is enabled: those for which one of its cases is
+// true. Each case is a condition of hookhost.toml without "or". Without cases it is false; the case
+// "" is always true.
 type condition []string
 
 func (c condition) and(d condition) condition {
@@ -28,7 +29,7 @@ func (c condition) and(d condition) condition {
 	return both
 }
 
-// or has each case once.
+// or returns the cases of both, each once.
 func (c condition) or(d condition) condition {
 	either := slices.Clone(c)
 	for _, one := range d {
@@ -42,7 +43,7 @@ func (c condition) or(d condition) condition {
 	return either
 }
 
-// String returns the condition as a value of hookhost.toml.
+// String formats the condition as a value of hookhost.toml.
 func (c condition) String() string {
 	switch {
 	case len(c) == 0:
@@ -53,7 +54,7 @@ func (c condition) String() string {
 	return quote(strings.Join(c, " or "))
 }
 
-// where is the condition that a pattern matches: subject is "host in" or the like.
+// where returns the condition that one of the patterns matches. subject is "host in" or similar.
 func where(subject string, patterns any) condition {
 	var all []string
 	for _, p := range patterns.([]any) {
@@ -62,12 +63,12 @@ func where(subject string, patterns any) condition {
 	return condition{subject + ": " + strings.Join(all, ",")}
 }
 
-// conditionForm is a condition of the stock hook, which has no "and" (openpbs pbs_cgroups.PY,
+// conditionForm matches a condition of the stock hook, which has no "and" (openpbs pbs_cgroups.PY,
 // morph_config_dict_bools).
 var conditionForm = regexp.MustCompile(`(?i)^ *(host|vntype) (not )?in *:[^:]*$`)
 
-// isCondition fails for a value that is no boolean and no condition either. Ours are written as
-// theirs.
+// isCondition fails for a value that is neither a boolean nor a condition. Ours have the same
+// syntax.
 func isCondition(v any) error {
 	text, isText := v.(string)
 	if _, isBool := v.(bool); isBool {
@@ -80,7 +81,7 @@ func isCondition(v any) error {
 	return config.CheckCondition(text)
 }
 
-// conditionOf returns the condition that a value is.
+// conditionOf returns a value as a condition.
 func conditionOf(v any) condition {
 	switch v := v.(type) {
 	case bool:
@@ -93,7 +94,7 @@ func conditionOf(v any) condition {
 	return nil
 }
 
-// arePatterns fails for a value that is no list of patterns, such as exclude_hosts.
+// arePatterns fails unless the value is a list of patterns, as for exclude_hosts.
 func arePatterns(v any) error {
 	items, isList := v.([]any)
 	if !isList {
@@ -111,9 +112,9 @@ func arePatterns(v any) error {
 	return nil
 }
 
-// enable decides what is enabled where. The switch at the top (enabled) turns all sections off. The
-// stock hook takes no part in anything where no controller is enabled (openpbs pbs_cgroups.PY,
-// main).
+// enable decides which sections are enabled on which hosts. The switch at the top (enabled) turns
+// off all sections. The stock hook does nothing on hosts where no controller is enabled (openpbs
+// pbs_cgroups.PY, main).
 func (i *importer) enable() {
 	var some condition
 	for _, s := range sections {
@@ -140,8 +141,8 @@ func (i *importer) enable() {
 	i.enableBy("host.enabled", i.section("", true).and(some), "")
 }
 
-// section returns where a section is enabled; on is what its switch is by default. A section's own
-// keys decide, in one order whatever the order of the file (morph_config_dict_bools).
+// section returns where a section is enabled. on is the default of its switch. The section's own
+// keys decide, in a fixed order regardless of the file (morph_config_dict_bools).
 func (i *importer) section(name string, on any) condition {
 	given := func(key string) (v any, there bool) {
 		v, there = i.given[join(name, key)]
@@ -167,7 +168,7 @@ func (i *importer) section(name string, on any) condition {
 	return c
 }
 
-// enableBy sets a switch of ours that comes of the keys of a section.
+// enableBy sets a switch of ours that results from the keys of a section.
 func (i *importer) enableBy(ours string, c condition, section string) {
 	i.values[ours] = c.String()
 	for _, k := range switches {

@@ -1,11 +1,10 @@
-// Package pbscgroups turns the configuration of OpenPBS's cgroups hook (pbs_cgroups.CF, JSON) into
-// one of hookhost's (hookhost.toml), and says of each key what became of it. Nothing is left out
-// without a word.
+// Package pbscgroups converts the configuration of OpenPBS's cgroups hook (pbs_cgroups.CF, JSON) to
+// hookhost's (hookhost.toml). It reports the result for every key.
 //
-// Facts are those of openpbs src/hooks/cgroups/pbs_cgroups.PY. The file is merged deep over the
-// defaults of parse_config_file. morph_config_dict_bools then decides from conditions and from
-// lists of hosts and vntypes what is enabled on this host. A default of the stock code that is not
-// ours is written out, so that a node does what it did.
+// The facts are from openpbs src/hooks/cgroups/pbs_cgroups.PY. The file is merged deeply over the
+// defaults of parse_config_file. From conditions and lists of hosts and vntypes,
+// morph_config_dict_bools then decides what is enabled on this host. A default of the stock code
+// that differs from ours is written out, so that a node behaves as before.
 package pbscgroups
 
 import (
@@ -18,37 +17,36 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// Became is what became of a key.
+// Became is the result for a key.
 type Became string
 
 const (
-	// Ours is a key that is one or more of ours.
+	// Ours is a key that corresponds to one or more of ours.
 	Ours Became = "ours"
-	// NotNeeded is a key that nothing is lost without.
+	// NotNeeded is a key that can be dropped without loss.
 	NotNeeded Became = "not needed"
-	// Refused is a key that somebody may rely on and that hookhost cannot follow, or not in all of
-	// it.
+	// Refused is a key on which a site may rely and which hookhost cannot follow, at least in part.
 	Refused Became = "refused"
-	// Unknown is a key that the stock hook does not know either, and ignores.
+	// Unknown is a key that the stock hook does not know either. It ignores the key.
 	Unknown Became = "unknown"
 )
 
 // Key is a key of the stock configuration.
 type Key struct {
 	Key    string   `json:"key"`            // "cgroup.memory.default"
-	Line   int      `json:"line,omitempty"` // counted from 1; 0 for a default of the stock code that is not ours
+	Line   int      `json:"line,omitempty"` // counted from 1; 0 for a default of the stock code that differs from ours
 	Value  string   `json:"value"`          // as JSON
 	Became Became   `json:"became"`
 	Ours   []string `json:"ours,omitempty"` // lines of hookhost.toml: `memory.default = "256mb"`
-	Why    string   `json:"why,omitempty"`  // why not, or what differs
+	Why    string   `json:"why,omitempty"`  // why there are none, or what differs
 }
 
-// Import is what became of a configuration.
+// Import is the result for a configuration.
 type Import struct {
-	// TOML is the text of a hookhost.toml, which config.Parse takes for any host and vntype.
+	// TOML is the text of a hookhost.toml, which config.Parse accepts for any host and vntype.
 	TOML []byte
-	// Keys are all keys of the file in its order, then defaults of the stock code that are not
-	// ours.
+	// Keys are all keys of the file in its order, followed by defaults of the stock code that
+	// differ from ours.
 	Keys []Key
 }
 
@@ -63,10 +61,10 @@ func (i *Import) Refused() int {
 	return n
 }
 
-// Read reads a pbs_cgroups configuration. Read fails on a text that is not JSON, on a key that is
-// there twice and on a value of the wrong type. A condition or a pattern that hookhost.toml cannot
-// have is an error, too. Errors name the line and the key. Other values that hookhost has no room
-// for are no errors but refused.
+// Read reads a pbs_cgroups configuration. It fails on a text that is not JSON, on a duplicate key
+// and on a value of the wrong type. A condition or pattern that hookhost.toml cannot express is an
+// error too. Errors name the line and the key. Other values that hookhost does not support are
+// refused, not errors.
 func Read(b []byte) (*Import, error) {
 	entries, err := parse(b)
 	if err != nil {
@@ -85,21 +83,22 @@ func Read(b []byte) (*Import, error) {
 	return i.finish()
 }
 
-// importer collects what becomes of each key.
+// importer collects the result for each key.
 type importer struct {
-	given  map[string]any      // keys of the file that are known, by name
+	given  map[string]any      // known keys of the file, by name
 	rows   []row               // of all keys
 	values map[string]string   // of hookhost.toml, by key
-	from   map[string][]string // which keys of the file these come from
+	from   map[string][]string // the keys of the file from which these result
 }
 
-// row is a Key whose lines of hookhost.toml are not known yet, since several keys may go into one.
+// row is a Key whose lines of hookhost.toml are not known yet, because several keys may determine
+// one line.
 type row struct {
 	Key
 	ours []string
 }
 
-// add records what becomes of a key of the file.
+// add records the result for a key of the file.
 func (i *importer) add(e entry) error {
 	r := row{Key: Key{Key: e.name, Line: e.line, Value: quote(e.value), Became: Unknown,
 		Why: "the stock hook does not know it either"}}
@@ -115,7 +114,7 @@ func (i *importer) add(e entry) error {
 		}
 		r.Became, r.Why = o.became, cmp.Or(o.why, keys[at].note)
 		r.ours = i.set(e.name, o.set...)
-		if o.became == Ours && len(o.set) == 0 { // goes into a condition
+		if o.became == Ours && len(o.set) == 0 { // becomes part of a condition
 			r.ours = keys[at].ours
 		}
 	}
@@ -123,8 +122,8 @@ func (i *importer) add(e entry) error {
 	return nil
 }
 
-// set makes settings and returns their keys. discover_gpus alone comes of two keys, and is false
-// where one of them says so.
+// set records settings and returns their keys. Only discover_gpus results from two keys. It is
+// false if one of them is.
 func (i *importer) set(from string, settings ...setting) (made []string) {
 	for _, s := range settings {
 		if i.values[s.key] != "false" {
@@ -136,7 +135,8 @@ func (i *importer) set(from string, settings ...setting) (made []string) {
 	return made
 }
 
-// defaults adds what the stock code has where the file says nothing and ours has something else.
+// defaults adds defaults of the stock code that differ from ours, for keys that the file does not
+// have.
 func (i *importer) defaults() error {
 	for _, k := range keys {
 		if _, given := i.given[k.name]; given || k.stock == "" {
@@ -160,7 +160,7 @@ func (i *importer) defaults() error {
 	return nil
 }
 
-// isDefault reports whether hookhost.toml says the same without the setting.
+// isDefault reports whether hookhost.toml has the same meaning without the setting.
 func isDefault(s setting) bool {
 	f, err := config.Parse([]byte(s.key+" = "+s.value+"\n"), config.Here{})
 	if err != nil {
@@ -170,7 +170,7 @@ func isDefault(s setting) bool {
 	return err == nil && len(changes) == 0
 }
 
-// finish completes the rows and writes the text, which has to be a configuration.
+// finish completes the rows and writes the text, which must be a valid configuration.
 func (i *importer) finish() (*Import, error) {
 	got := &Import{}
 	for _, r := range i.rows {
@@ -194,7 +194,7 @@ const preamble = `# Made by "hookhost config import" from a configuration of Ope
 # Tables that are not here have what the stock hook does not: [walltime], [mpi], [rlimits] and others, see "hookhost config show".
 `
 
-// toml writes what was collected, with what was refused as comments.
+// toml formats the settings, with the refused keys as comments.
 func (i *importer) toml(rows []Key) []byte {
 	var b strings.Builder
 	b.WriteString(preamble)
@@ -227,7 +227,7 @@ func (i *importer) toml(rows []Key) []byte {
 	return []byte(b.String())
 }
 
-// comment makes a text fit for a line of comment.
+// comment turns a text into one line of comment.
 func comment(text string) string {
 	const most = 200
 	runes := []rune(strings.Map(func(r rune) rune {

@@ -18,9 +18,9 @@ type entry struct {
 	value any    // as encoding/json decodes it, with json.Number
 }
 
-// parse returns the keys of a text that is one JSON object, in the order of the file. parse fails
-// on what Python's json.load fails on in the stock hook. A key that is there twice is an error too,
-// where json.load takes the last.
+// parse returns the keys of a text that is one JSON object, in the order of the file. It fails on
+// texts on which Python's json.load fails in the stock hook. A duplicate key is an error too,
+// although json.load takes the last one.
 func parse(b []byte) ([]entry, error) {
 	if !utf8.Valid(b) {
 		return nil, errors.New("not UTF-8")
@@ -53,7 +53,7 @@ func (p *parser) line(offset int64) int {
 	return 1 + bytes.Count(p.text[:min(int(offset), len(p.text))], []byte{'\n'})
 }
 
-// object reads the keys of a section whose { was read.
+// object reads the keys of a section after its {.
 func (p *parser) object(section string) error {
 	for p.dec.More() {
 		token, err := p.dec.Token()
@@ -84,13 +84,13 @@ func (p *parser) object(section string) error {
 	return err
 }
 
-// isSection is true for an object whose keys are the stock hook's.
+// isSection reports whether an object is a section of the stock hook.
 func isSection(name string) bool {
 	return name == "cgroup" ||
 		slices.ContainsFunc(sections, func(s controller) bool { return name == "cgroup."+s.name })
 }
 
-// join returns the name of a key in the section of that name: "cgroup.memory.default".
+// join returns the full name of a section's key: "cgroup.memory.default".
 func join(section, key string) string {
 	odd := func(r rune) bool { return r == '.' || r == '"' || r <= ' ' || !strconv.IsPrint(r) }
 	if key == "" || strings.ContainsFunc(key, odd) {
@@ -102,8 +102,8 @@ func join(section, key string) string {
 	return section + "." + key
 }
 
-// quote returns a value as JSON in one line, all of it printable. A string, a number and a boolean
-// are so in TOML, too.
+// quote returns a value as one printable line of JSON. Strings, numbers and booleans have the same
+// form in TOML.
 func quote(v any) string {
 	var b, printable strings.Builder
 	e := json.NewEncoder(&b)
@@ -115,7 +115,7 @@ func quote(v any) string {
 		switch {
 		case strconv.IsPrint(r):
 			printable.WriteRune(r)
-		case r > 0xffff: // TOML's form; JSON would have a pair
+		case r > 0xffff: // TOML's form; JSON would use a surrogate pair
 			fmt.Fprintf(&printable, `\U%08x`, r)
 		default:
 			fmt.Fprintf(&printable, `\u%04x`, r)

@@ -2,21 +2,21 @@ package pbscgroups
 
 import "slices"
 
-// key is a key of the stock configuration and what it is in ours.
+// key is a key of the stock configuration and its counterpart in ours.
 type key struct {
 	name  string   // "cgroup.memory.default"
-	stock string   // JSON that the stock code has where the file says nothing (parse_config_file); "" for nothing
-	ours  []string // keys of hookhost.toml that it goes into
-	note  string   // what differs, or why there is none in ours
+	stock string   // default of the stock code, as JSON (parse_config_file); "" for none
+	ours  []string // keys of hookhost.toml that depend on it
+	note  string   // what differs, or why ours has no such key
 	read  reader
 }
 
-// as is a key that is one of ours, with its value in another spelling.
+// as returns a key that corresponds to one of ours, with its value spelled differently.
 func as(name, stock, ours string, spell func(any) (string, error), note string) key {
 	return key{name: name, stock: stock, ours: []string{ours}, read: spelled(ours, spell), note: note}
 }
 
-// reader says what becomes of a value. A reader fails for a value of the wrong type.
+// reader returns the outcome for a value. It fails for a value of the wrong type.
 type reader func(v any) (outcome, error)
 
 const alwaysFound = "hookhost finds the mounts of all controllers in the mount table"
@@ -30,10 +30,10 @@ type controller struct {
 	ours string // section of hookhost.toml; "" for none
 	note string // of its switch
 
-	on *setting // what goes with the switch where that may be on
+	on *setting // set together with the switch where that may be on
 }
 
-// sections are those of the stock configuration, in its order.
+// sections are the sections of the stock configuration, in its order.
 var sections = []controller{
 	{name: "cpu", ours: "cpu"},
 	{name: "cpuacct", note: "the cpu time of a job is always counted"},
@@ -58,7 +58,7 @@ var sections = []controller{
 		note: "with cgroup v2 and systemd it also has to be in enable_controllers of [cgroup]"},
 }
 
-// keys are all that the stock hook reads (openpbs pbs_cgroups.PY), in the order of
+// keys are all keys that the stock hook reads (openpbs pbs_cgroups.PY), in the order of
 // docs/openpbs-migration.md and of the result.
 var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this and one controller at least are: "+
 	"elsewhere the stock hook does nothing at all", "host.enabled"), sectionKeys(), []key{
@@ -139,10 +139,10 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 	as("cgroup.hugetlb.vnode_hidden_mb", "1", "hugetlb.vnode_hidden", megabytes, "MB become a size"),
 })
 
-// switches are keys that every section has. They go into one condition.
+// switches are keys that every section has. Together they make one condition.
 var switches = []string{"enabled", "exclude_hosts", "exclude_vntypes", "include_hosts", "run_only_on_hosts"}
 
-// switchKeys are the switches of a section; ours is none where hookhost has no such section.
+// switchKeys returns the switches of a section. ours is empty if hookhost has no such section.
 func switchKeys(section, stock, note string, ours ...string) []key {
 	is := Ours
 	if len(ours) == 0 {
@@ -162,8 +162,8 @@ func switchKeys(section, stock, note string, ours ...string) []key {
 	return list
 }
 
-// sectionKeys are the switches of all sections, and those that the stock hook takes no notice of in
-// "cgroup" itself, which is no controller.
+// sectionKeys returns the switches of all sections. It includes those of "cgroup" itself, which is
+// not a controller: the stock hook ignores them.
 func sectionKeys() []key {
 	var list []key
 	for _, name := range switches {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-// outcome is what becomes of a value.
+// outcome is the result for a value.
 type outcome struct {
 	became Became
 	set    []setting
@@ -23,8 +23,8 @@ type outcome struct {
 // setting is a line of hookhost.toml: "memory.default" and its value there.
 type setting struct{ key, value string }
 
-// outcomeOf returns the outcome of one setting. A value that ours does not take is refused in its
-// own words.
+// outcomeOf returns the outcome of one setting. If our configuration rejects the value, its error
+// is the reason of the refusal.
 func outcomeOf(s setting) outcome {
 	if _, err := config.Parse([]byte(s.key+" = "+s.value+"\n"), config.Here{}); err != nil {
 		why := strings.TrimPrefix(err.Error(), "line 1: ")
@@ -44,7 +44,7 @@ func spelled(ours string, spell func(any) (string, error)) reader {
 	}
 }
 
-// became reads a value of which nothing else is asked than its type.
+// became reads a value of which only the type is checked.
 func became(b Became, check func(any) error) reader {
 	return func(v any) (outcome, error) { return outcome{became: b}, check(v) }
 }
@@ -63,7 +63,7 @@ func isNumber(v any) error {
 	return err
 }
 
-// number returns a number that is finite.
+// number returns a finite number.
 func number(v any) (float64, error) {
 	n, _ := v.(json.Number)
 	f, err := n.Float64()
@@ -73,7 +73,7 @@ func number(v any) (float64, error) {
 	return f, nil
 }
 
-// numberOrText also takes a number in a string, as Python's int and float do.
+// numberOrText also accepts a number in a string, as Python's int and float do.
 func numberOrText(v any) (float64, error) {
 	if text, is := v.(string); is && plainNumber.MatchString(text) {
 		v = json.Number(strings.TrimSpace(text))
@@ -102,7 +102,7 @@ func floatText(f float64) string {
 	return s
 }
 
-// leastShares is 2 of the 1000 cpu.shares that a cpu has.
+// leastShares is 2 of the 1000 cpu.shares of a cpu.
 const leastShares = 0.002
 
 func sharesFraction(v any) (string, error) {
@@ -110,7 +110,7 @@ func sharesFraction(v any) (string, error) {
 	return floatText(max(f, leastShares)), err
 }
 
-// whole is a whole number as Python's int makes it of any: without its fraction.
+// whole returns a number without its fraction, as Python's int does.
 func whole(v any) (string, error) {
 	f, err := numberOrText(v)
 	return decimal(math.Trunc(f)), err
@@ -131,8 +131,8 @@ func microseconds(v any) (string, error) {
 	return quote(decimal(f) + "us"), err
 }
 
-// sizeForm is a size of which the stock hook reads all (openpbs pbs_cgroups.PY, convert_size). The
-// hook takes the digits that the text begins with and one letter, and does not read the rest.
+// sizeForm matches sizes that the stock hook reads completely (openpbs pbs_cgroups.PY,
+// convert_size). The hook reads the digits at the beginning and one letter, and ignores the rest.
 var sizeForm = regexp.MustCompile(`(?i)^\+?([0-9]+)([bkmgtpezy]?)(i?b)?$`)
 
 func size(v any) (string, error) {
@@ -156,7 +156,7 @@ func megabytes(v any) (string, error) {
 	return quote(decimal(math.Trunc(f*(1<<20))) + "b"), err
 }
 
-// cpus reads exclude_cpus: a list of numbers and ranges, or one string of them (openpbs
+// cpus reads exclude_cpus: a list of numbers and ranges, or one string with them (openpbs
 // pbs_cgroups.PY, expand_list).
 func cpus(v any) (string, error) {
 	items, isList := v.([]any)
@@ -213,7 +213,7 @@ func mountPath(v any) (outcome, error) {
 }
 
 // allow reads devices.allow (openpbs pbs_cgroups.PY, setup_job_devices_env and the loop over
-// cgroup.devices.allow). Entries that cannot be ours are left out, and the rest is taken.
+// cgroup.devices.allow). Entries that ours cannot express are left out.
 func allow(v any) (outcome, error) {
 	entries, isList := v.([]any)
 	if !isList {
@@ -238,10 +238,10 @@ func allow(v any) (outcome, error) {
 	return o, nil
 }
 
-// allowEntry returns an entry as hookhost.toml has it, or why there is none.
+// allowEntry returns an entry in the form of hookhost.toml, or why there is none.
 func allowEntry(entry any) (ours, why string) {
 	if rule, isText := entry.(string); isText {
-		if strings.HasPrefix(rule, "a") { // the kernel looks no further (device_cgroup.c)
+		if strings.HasPrefix(rule, "a") { // the kernel ignores the rest (device_cgroup.c)
 			rule = "a *:* rwm"
 		}
 		return quote(strings.Join(strings.Fields(rule), " ")), ""
@@ -255,7 +255,7 @@ func allowEntry(entry any) (ours, why string) {
 	case strings.ContainsAny(parts[0].(string), `*?[\`):
 		return "", "a name with one of *?[\\ is a pattern in hookhost, and in the stock hook a device that is not there"
 	}
-	// The stock hook looks at a third part that is a string, and at nothing else.
+	// The stock hook uses a third part only if it is a string.
 	if len(parts) != 3 || isText(parts[2]) != nil {
 		parts = parts[:2]
 	}
