@@ -11,10 +11,10 @@ import (
 	"github.com/hookhost/hookhost/internal/tinyhttp"
 )
 
-// silence is as long as hookhost waits for a sign of life (internal/api/client.go).
+// silence is how long to wait for a sign of life, the same as in hookhost (internal/api/client.go).
 const silence = 5 * time.Second
 
-// maxAnswer is far more than an attach is answered with.
+// maxAnswer is much larger than any answer to an attach.
 const maxAnswer = 1 << 20
 
 // request is an api.AttachRequest for a process of this host.
@@ -23,7 +23,7 @@ type request struct {
 	PID int    `json:"pid"`
 }
 
-// answer is what the daemon says to an attach: an api.Attached, or an api.Error.
+// answer is the daemon's answer to an attach: an api.Attached, or an api.Error.
 type answer struct {
 	Job     string
 	Outcome struct {
@@ -36,7 +36,7 @@ type answer struct {
 	Kind  string
 }
 
-// ask has the daemon take the process in.
+// ask asks the daemon to attach the process.
 func (c *call) ask() (*answer, error) {
 	pid := c.pid
 	if pid == 0 {
@@ -64,15 +64,16 @@ func (c *call) ask() (*answer, error) {
 	return a, err
 }
 
-// forHookhost says whether hookhost deals with the answer. hookhost waits for a daemon that is too
-// busy, words what is wrong with the arguments, and escapes what a terminal obeys. A refusal may
-// have a process's name in it.
+// forHookhost reports whether hookhost must handle the answer. hookhost waits for a daemon that is
+// too busy, explains wrong arguments, and escapes control characters for the terminal. A refusal
+// may contain a process's name.
 func (a *answer) forHookhost() bool {
 	obeyed := func(r rune) bool { return r < ' ' || r > '~' }
 	return a.Kind == "busy" || a.Kind == "malformed" || strings.ContainsFunc(a.refusal(), obeyed)
 }
 
-// refusal returns why the process is not in the job, as PBS's task manager names it; "" when it is.
+// refusal returns why the process is not in the job, or "" if it is. The reason is an error name of
+// PBS's task manager.
 func (a *answer) refusal() string {
 	kind, message := a.Kind, a.Error
 	switch {
@@ -86,14 +87,14 @@ func (a *answer) refusal() string {
 	return kind + ": " + strings.ReplaceAll(message, "\n", "; ")
 }
 
-// exec is an execve of the command, with what hooks say of its environment. A return is a
-// failure.
+// exec executes the command with execve, in its environment as changed by hooks. It returns only if
+// that fails.
 func (c *call) exec(a *answer) {
-	path, err := exec.LookPath(c.command[0]) // by the PATH of this process, not by that of the command
+	path, err := exec.LookPath(c.command[0]) // uses the PATH of this process, not of the command
 	if err != nil {
 		return
 	}
-	// MPICH 1 starts its processes in a group of their own otherwise, as pbs_attach knows.
+	// Otherwise MPICH 1 starts its processes in a separate group. pbs_attach does the same.
 	os.Setenv("MPICH_PROCESS_GROUP", "no")
 	for name, value := range a.Outcome.SetEnv {
 		os.Setenv(name, value)

@@ -1,10 +1,10 @@
-// Command pbs-attach takes a process into a job, or runs a command in one, as PBS's pbs_attach.
+// Command pbs-attach adds a process to a job, or runs a command in one, like PBS's pbs_attach.
 //
-// A launcher starts each rank through an attach, and hookhost needs longer for its own start than
-// for the attach. This program does the plain case alone and imports little. All else is left to
-// hookhost beside it, which begins anew and words all errors. Such are other options, no daemon, a
-// daemon that is too busy, and a command that cannot be run. To attach twice does no harm. A
-// refusal is worded here, so that the daemon counts it once.
+// A launcher starts each rank through an attach, and hookhost needs longer to start than to attach.
+// This program handles only the plain case and imports little. Everything else is left to hookhost
+// beside it, which starts over and reports all errors. That includes other options, no daemon, a
+// daemon that is too busy, and a command that cannot be run. Attaching twice does no harm. Refusals
+// are reported here, so that the daemon counts them once.
 //
 // The two settings keep Go from reading the cgroup's cpu quota, as in cmd/pbs-python.
 //
@@ -39,8 +39,8 @@ func main() {
 	os.Exit(127)
 }
 
-// execHookhost is an execve of hookhost by the name that PBS has for an attach. A return is a
-// failure.
+// execHookhost executes hookhost with execve, under PBS's name for an attach. It returns only if
+// that fails.
 func execHookhost(env []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -51,16 +51,16 @@ func execHookhost(env []string) error {
 	return &os.PathError{Op: "exec", Path: path, Err: err}
 }
 
-// call says what is to be done: take the process pid in; or this one, and become the command.
+// call is the request: attach the process pid, or attach this process and execute the command.
 type call struct {
 	socket  string
-	job     string // "": the only one of the process's user
+	job     string // "": the only job of the process's user
 	pid     int    // 0: this process
 	command []string
 }
 
-// parse reads the plain forms: -j, -m, -p and --socket as words of their own, then the command
-// where there is no -p. plain is false for all else, right or wrong.
+// parse reads the plain forms: -j, -m, -p and --socket as separate words, then the command if there
+// is no -p. plain is false for everything else, valid or not.
 func parse(args []string) (c call, plain bool) {
 	if c.socket = os.Getenv("HOOKHOST_SOCKET"); c.socket == "" {
 		c.socket = "/run/hookhost/hookhost.sock"

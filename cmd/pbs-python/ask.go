@@ -16,19 +16,19 @@ const (
 	typeChanges = "application/x-hookhost-changes"
 )
 
-// reply is a whole answer of the daemon's.
+// reply is a complete answer of the daemon.
 type reply struct {
-	output bool // the output file's text; else changes, for the shim
+	output bool // the output file's text; otherwise changes, for the shim
 	body   []byte
 }
 
-// silence is how long the daemon may take to its first sign of life, 100 Continue. After that the
-// shim asks once more, with a patience that the site sets.
+// silence is how long the daemon may take until its first sign of life, 100 Continue. After that
+// the shim asks again, and waits as long as the site has configured.
 const silence = time.Second
 
-// ask hands MoM's input file to the daemon and returns its answer. ask fails when there is no
-// answer by the deadline, and when there is no sign of life in time. An answer that is cut off or
-// not one of the two kinds is an error too.
+// ask passes MoM's input file to the daemon and returns its answer. It fails if there is no answer
+// by the deadline, or no sign of life in time. An answer that is cut off or of another kind is an
+// error too.
 func ask(socket string, in []byte, deadline time.Time) (reply, error) {
 	a, err := tinyhttp.Post(tinyhttp.Request{
 		Socket: socket,
@@ -48,15 +48,15 @@ func ask(socket string, in []byte, deadline time.Time) (reply, error) {
 
 var errGarbage = errors.New("the daemon's answer is not one")
 
-// replyOf returns what the daemon answered, if it is whole.
+// replyOf returns the daemon's answer if it is complete.
 func replyOf(a tinyhttp.Answer) (reply, error) {
 	if a.Status != 200 {
 		return reply{}, errors.New("the daemon answers with status " + strconv.Itoa(a.Status))
 	}
 	switch a.Type {
 	case typeOutput:
-		// MoM takes a file without a verdict for an accept; this one ends with a whole line and has
-		// one.
+		// MoM takes a file without a verdict as an accept. This one has a verdict and ends with a
+		// complete line.
 		text := append([]byte("\n"), a.Body...)
 		if bytes.HasSuffix(text, []byte("\n")) && bytes.Contains(text, []byte("\npbs.event().accept=")) {
 			return reply{output: true, body: a.Body}, nil

@@ -10,17 +10,17 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
 )
 
-// maxInput is the daemon's bound.
+// maxInput is the daemon's limit.
 const maxInput = 8 << 20
 
-// call is what MoM asks for.
+// call is MoM's request.
 type call struct {
 	in, out string
 	script  string
 }
 
-// parse reads MoM's arguments behind --hook. ok is false for all that MoM does not write for a hook
-// of a node (run_hook).
+// parse reads MoM's arguments after --hook. ok is false for arguments that MoM does not use for a
+// node's hook (run_hook).
 func parse(args []string) (c call, ok bool) {
 	for len(args) > 1 && len(args[0]) == 2 && args[0][0] == '-' {
 		switch args[0][1] {
@@ -28,7 +28,7 @@ func parse(args []string) (c call, ok bool) {
 			c.in = args[1]
 		case 'o':
 			c.out = args[1]
-		case 'L', 'l', 'e', 'r': // the log's folder, file and mask, the resource definitions: the real one's
+		case 'L', 'l', 'e', 'r': // the log's directory, file and mask, the resource definitions: for the real one
 		default:
 			return call{}, false
 		}
@@ -41,13 +41,13 @@ func parse(args []string) (c call, ok bool) {
 	return c, true
 }
 
-// verdict is what is left to do.
+// verdict says what is left to do.
 type verdict struct {
 	done     bool   // the output file is written
-	variable string // what the shim is told, if anything
+	variable string // a variable for the shim, or ""
 }
 
-// answer answers for an event of hookhost's hook. A zero verdict is any doubt.
+// answer answers an event of hookhost's hook. In any doubt it returns a zero verdict.
 func answer(args []string, self string, start time.Time) verdict {
 	c, ok := parse(args[2:])
 	if !ok {
@@ -57,8 +57,8 @@ func answer(args []string, self string, start time.Time) verdict {
 	if hook == "" || c.script[strings.LastIndexByte(c.script, '/')+1:] != hook+".PY" {
 		return verdict{}
 	}
-	// The shim has put vnodes offline while the daemon did not answer, and left this mark: it alone
-	// can bring them back.
+	// The shim has taken vnodes offline while the daemon did not answer, and left this mark. Only
+	// the shim can bring them back online.
 	if there(c.script[:len(c.script)-len(".PY")] + ".offline") {
 		return verdict{}
 	}
@@ -78,7 +78,7 @@ func answer(args []string, self string, start time.Time) verdict {
 	margin := max(500*time.Millisecond, alarm/20)
 	reply, err := ask(socket, in, start.Add(alarm-margin))
 	if err != nil {
-		return verdict{} // the shim waits for a daemon that restarts, and says what is to become of the event
+		return verdict{} // the shim waits for a daemon that restarts, and decides about the event
 	}
 	if reply.output {
 		return verdict{done: writeOutput(c.out, reply.body)}
@@ -90,7 +90,7 @@ func answer(args []string, self string, start time.Time) verdict {
 	return verdict{variable: replyVariable + strconv.Itoa(fd)}
 }
 
-// noted is the hook's name, as it was noted.
+// noted returns the hook's name from the notes.
 func noted(path string) (hook string) {
 	text, ok := read(path, 64<<10)
 	if !ok {
@@ -104,8 +104,8 @@ func noted(path string) (hook string) {
 	return hook
 }
 
-// socketIn is the daemon's socket by the hook's configuration, the usual one where it has none, ""
-// where it cannot be read.
+// socketIn returns the daemon's socket in the hook's configuration, the default if it has none, or
+// "" if it cannot be read.
 func socketIn(path string) string {
 	if path == "" || !there(path) {
 		return table.Socket
@@ -120,7 +120,7 @@ func socketIn(path string) string {
 	return table.Socket
 }
 
-// there reports whether there is a file, and whether that cannot be told.
+// there reports whether a file exists or may exist.
 func there(path string) bool {
 	var stat syscall.Stat_t
 	return syscall.Stat(path, &stat) != syscall.ENOENT
@@ -132,14 +132,14 @@ func readInput(path string) ([]byte, bool) {
 	return b, ok && len(b) > 0
 }
 
-// read returns a file of at most so many bytes.
+// read returns a file of at most most bytes.
 func read(path string, most int) ([]byte, bool) {
 	b, err := os.ReadFile(path)
 	return b, err == nil && len(b) <= most
 }
 
-// alarmIn finds the hook's alarm, in seconds; 0 where there is none. The last of several lines is
-// MoM's: text that users have a part in stands before it (run_hook).
+// alarmIn returns the hook's alarm, or 0 if there is none. The last of several lines is MoM's: text
+// that users can influence comes before it (run_hook).
 func alarmIn(in []byte) time.Duration {
 	const key = "\npbs.event().alarm="
 	text := string(in)
@@ -155,8 +155,8 @@ func alarmIn(in []byte) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// writeOutput writes MoM's output file as pbs_python does. A file that cannot be written whole is
-// taken back.
+// writeOutput writes MoM's output file as pbs_python does. If the file cannot be written
+// completely, it is removed.
 func writeOutput(path string, text []byte) bool {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC|syscall.O_CLOEXEC, 0o666)
 	if err != nil {

@@ -1,16 +1,16 @@
-// Command pbs_python stands in for PBS_EXEC/bin/pbs_python, where an administrator has chosen so
-// (`hookhost openpbs install --native`). MoM starts a Python interpreter for each event of each
-// hook. For the events of hookhost's hook this program asks the daemon itself and writes MoM's
-// output file. In every other case, and in every doubt, it becomes the real pbs_python, with
-// arguments and environment as they came. Other hooks and people's scripts are such cases.
+// Command pbs_python replaces PBS_EXEC/bin/pbs_python if an administrator chooses that (`hookhost
+// openpbs install --native`). MoM starts a Python interpreter for each event of each hook. For the
+// events of hookhost's hook this program asks the daemon itself and writes MoM's output file. In
+// every other case, and in any doubt, it executes the real pbs_python with the same arguments and
+// environment. Other hooks and people's scripts are such cases.
 //
-// The program follows what MoM does in run_hook (src/resmom/mom_hook_func.c) and what pbs_python
-// does with it (main in src/tools/pbs_python.c). The program holds no policy. The shim decides what
-// becomes of an event that the daemon does not answer, so the real pbs_python is started for it.
+// The program follows MoM's run_hook (src/resmom/mom_hook_func.c) and main of pbs_python
+// (src/tools/pbs_python.c). It contains no policy. If the daemon does not answer an event, the shim
+// decides about it, so the real pbs_python is started.
 //
-// The program imports as little as it can: its time is start-up. BenchmarkEvent measures beside it
-// what Go does by itself before main. The two settings keep Go from reading the cgroup's cpu quota,
-// which is nothing to a program of one thread.
+// The program imports as little as possible, because most of its time is start-up. For comparison,
+// BenchmarkEvent also measures what Go does before main. The two settings prevent Go from reading
+// the cgroup's cpu quota, which does not matter to a program with one thread.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
@@ -22,13 +22,13 @@ import (
 	"time"
 )
 
-// The files beside this program, as integrations/openpbs/standin.go puts them there.
+// The files beside this program, installed by integrations/openpbs/standin.go.
 const (
 	realSuffix  = ".openpbs"
 	notesSuffix = ".hookhost"
 )
 
-// replyVariable tells the shim the descriptor that has the daemon's answer.
+// replyVariable names the descriptor with the daemon's answer for the shim.
 const replyVariable = "HOOKHOST_REPLY_FD="
 
 func main() {
@@ -48,17 +48,17 @@ func main() {
 	execReal(become, syscall.Environ())
 }
 
-// real is where PBS's own program is: beside this one.
+// real returns the path of PBS's own program, which is beside this one.
 func real(self string) string { return self + realSuffix }
 
-// execReal becomes the real pbs_python. 2 is what that ends with when it cannot work; MoM then logs
-// an internal error.
+// execReal executes the real pbs_python. If that fails, this program exits with 2, as pbs_python
+// does if it cannot work. MoM then logs an internal error.
 func execReal(path string, env []string) {
 	err := syscall.Exec(path, os.Args, env)
 	os.Stderr.WriteString("pbs_python (hookhost's stand-in): start " + path + ": " + err.Error() + "\n")
 	os.Exit(2)
 }
 
-// isHook reports whether MoM or the server runs a hook, from the arguments alone: most calls by
-// people are over here.
+// isHook reports from the arguments alone whether MoM or the server runs a hook. Most calls by
+// people end here.
 func isHook(args []string) bool { return len(args) > 2 && args[1] == "--hook" }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Answer is a whole answer of the daemon's.
+// Answer is a complete answer of the daemon.
 type Answer struct {
 	Status int
 	Type   string // of the content, without parameters
@@ -18,7 +18,7 @@ var errNotHTTP = errors.New("the daemon's answer is none of HTTP's")
 
 var blankLine = []byte("\r\n\r\n")
 
-// parse reads an answer that the connection's end has ended. The sign of life may stand before it.
+// parse reads an answer that ended with the connection. The sign of life may precede it.
 func parse(b []byte) (Answer, error) {
 	head, body, whole := bytes.Cut(b, blankLine)
 	if bytes.HasPrefix(head, []byte("HTTP/1.1 100 ")) {
@@ -44,7 +44,7 @@ func parse(b []byte) (Answer, error) {
 			if n, err := strconv.Atoi(value); err != nil || n != len(body) {
 				return Answer{}, errNotHTTP
 			}
-		case "transfer-encoding": // the daemon's answers have a length
+		case "transfer-encoding": // the daemon's answers always have a length
 			return Answer{}, errNotHTTP
 		}
 	}

@@ -1,5 +1,5 @@
-// Package tinyhttp asks the daemon one question over its unix socket, by raw system calls. Programs
-// whose time is start-up use it. The import of net/http alone would cost them 0.7 ms.
+// Package tinyhttp sends the daemon one request over its unix socket, with raw system calls. It is
+// for programs that must start fast: importing net/http alone would cost them 0.7 ms.
 package tinyhttp
 
 import (
@@ -13,20 +13,21 @@ import (
 type Request struct {
 	Socket string
 	Path   string
-	Header string // further lines, each with its CRLF
+	Header string // additional lines, each with its CRLF
 	Body   []byte
-	// Sign is how long the daemon may take to its first sign of life, 100 Continue. The kernel
-	// takes calls for a daemon that is stopped as well.
+	// Sign is how long the daemon may take until its first sign of life, 100 Continue. The kernel
+	// accepts connections even for a stopped daemon.
 	Sign time.Duration
-	// Deadline is when the whole answer has to be there. The zero time is no bound.
+	// Deadline is the time by which the complete answer must have arrived. The zero time means no
+	// limit.
 	Deadline time.Time
-	// Most is how many bytes the answer may have.
+	// Most is the maximum size of the answer in bytes.
 	Most int
 }
 
-// Post sends the request and returns the daemon's answer, whatever its status. Post fails when
-// there is no daemon, when the answer is late, cut off, too long or none of HTTP's. After a failure
-// it is not known whether the daemon has carried out the request.
+// Post sends the request and returns the daemon's answer, whatever its status. It fails if there is
+// no daemon, or if the answer is late, cut off, too long or not HTTP. After a failure it is unknown
+// whether the daemon has carried out the request.
 func Post(r Request) (Answer, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -56,7 +57,7 @@ func Post(r Request) (Answer, error) {
 	return parse(b)
 }
 
-// connect waits where the daemon's queue is full, as long as sending may take: unix(7).
+// connect waits if the daemon's queue is full, for as long as sending may take: unix(7).
 func connect(fd int, socket string) error {
 	for {
 		err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
@@ -82,8 +83,8 @@ func send(fd int, b []byte, deadline time.Time) error {
 
 var errTooLong = errors.New("too long")
 
-// receive reads the answer to its end, where the daemon closes the connection. Its first part has
-// to come by sign.
+// receive reads the answer until the daemon closes the connection. Its first part must arrive by
+// sign.
 func receive(fd, most int, sign, deadline time.Time) ([]byte, error) {
 	b := make([]byte, 0, 4<<10)
 	until := sign
@@ -110,9 +111,9 @@ func receive(fd, most int, sign, deadline time.Time) ([]byte, error) {
 	}
 }
 
-// within bounds the next call by what is left of the time. The zero deadline is no bound.
+// within bounds the next call by the remaining time. The zero deadline means no limit.
 func within(fd, option int, deadline time.Time) error {
-	var limit syscall.Timeval // 0 is no bound: socket(7)
+	var limit syscall.Timeval // 0 means no limit: socket(7)
 	if !deadline.IsZero() {
 		left := time.Until(deadline)
 		if left <= 0 {
@@ -123,7 +124,7 @@ func within(fd, option int, deadline time.Time) error {
 	return syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, option, &limit)
 }
 
-// named words an error. EAGAIN is what the kernel calls a time that is over.
+// named returns an error with its context. The kernel reports a timeout as EAGAIN.
 func named(what string, err error) error {
 	if err == syscall.EAGAIN {
 		return errors.New(what + ": no answer in time")

@@ -1,4 +1,4 @@
-// Package tm attaches processes to a job as PBS's task manager does, for hookhost's pbs_attach.
+// Package tm attaches processes to a job like PBS's task manager, for hookhost's pbs_attach.
 package tm
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// attachTime bounds the tries of Attach.
+// attachTime bounds the retries of Attach.
 const attachTime = 10 * time.Second
 
-// Attach attaches a process of this host to a job, "" for the only one of its user. Attach tries
-// again while time may help: a rank that could not be attached ends its job. To attach twice does
+// Attach attaches a process of this host to a job; "" means the only job of its user. It retries
+// errors that may pass, because a rank that cannot be attached ends its job. Attaching twice does
 // no harm.
 func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, error) {
 	until := time.Now().Add(attachTime)
@@ -51,8 +51,8 @@ func attachOnce(ctx context.Context, socket, job string, pid int) (api.Attached,
 	return client.Attach(ctx, job, pid)
 }
 
-// mayPass reports whether a failed call is worth another try. A daemon that is restarted, as for an
-// upgrade, is back at once. Or the daemon has gone in the middle of the call, or is too busy.
+// mayPass reports whether a failed call is worth a retry. The daemon may be restarting, for example
+// for an upgrade, may have ended during the call, or may be too busy.
 func mayPass(err error, socket string) bool {
 	if errors.Is(err, api.ErrNoHost) {
 		return api.HasServed(socket)
@@ -64,24 +64,24 @@ func mayPass(err error, socket string) bool {
 	return slices.ContainsFunc(broken, func(b error) bool { return errors.Is(err, b) })
 }
 
-// Exec becomes a command, which is in the job already. The outcome of the attach changes env. Exec
-// returns only if it fails.
+// Exec executes a command in this process, which is already in the job. The outcome of the attach
+// changes env. Exec returns only if it fails.
 func Exec(command, env []string, out *hostapi.Outcome) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return err
 	}
-	// MPICH 1 starts its processes in a group of their own otherwise, as pbs_attach knows.
+	// Otherwise MPICH 1 starts its processes in a separate group. pbs_attach does the same.
 	env = changed(set(env, "MPICH_PROCESS_GROUP", "no"), out)
 	err = syscall.Exec(path, command, env)
-	if errors.Is(err, unix.ENOEXEC) { // a script without an interpreter's name, as execvp(3) runs it
+	if errors.Is(err, unix.ENOEXEC) { // a script without an interpreter line, which execvp(3) runs as well
 		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, command[1:]...), env)
 	}
 	return fmt.Errorf("exec %s: %w", path, err)
 }
 
-// InSession runs this program anew with args in a session of its own, and returns its exit status.
-// A process cannot leave its session and stay the one that its caller waits for.
+// InSession runs this program again with args in a new session, and returns its exit status.
+// setsid(2) fails for a process group leader, so a child calls it.
 func InSession(args []string) (status int, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -101,7 +101,7 @@ func InSession(args []string) (status int, err error) {
 	return 0, err
 }
 
-// ErrorName returns the name of an error in PBS's task manager (tm_.h).
+// ErrorName returns an error's name in PBS's task manager (tm_.h).
 func ErrorName(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) {
@@ -110,7 +110,7 @@ func ErrorName(err error) string {
 	return "TM_ESYSTEM"
 }
 
-// changed returns an environment as hooks change it.
+// changed returns an environment with the hooks' changes.
 func changed(env []string, out *hostapi.Outcome) []string {
 	for name, value := range out.SetEnv {
 		env = set(env, name, value)
