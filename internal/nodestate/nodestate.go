@@ -1,12 +1,12 @@
-// Package nodestate keeps the few facts about this node that outlive its jobs, its hooks and a
-// boot.
+// Package nodestate stores the few facts about this node that survive its jobs, its hooks and a
+// reboot.
 //
 //	cgroup.offline              that hook cgroup has put the node's vnodes offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
 //	vnodes                      the vnodes of NUMA nodes that PBS was told of; see Vnodes
 //
-// They are in the state directory. A file is replaced as a whole or not at all, and is on disk when
-// its call returns. Only root writes there, so what is read here is root's word.
+// They are in the state directory. A file is replaced either completely or not at all, and is on
+// disk when the call returns. Only root can write there, so the contents are trusted.
 package nodestate
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// Dir is a state directory. The empty one keeps nothing and has nothing.
+// Dir is a state directory. "" stores nothing and contains nothing.
 type Dir string
 
 const (
@@ -30,18 +30,17 @@ const (
 	vnodesFile  = "vnodes"
 )
 
-// Offline says that the hook cgroup has put the node's vnodes offline.
+// Offline records that hook cgroup has taken the node's vnodes offline.
 type Offline struct {
 	Since time.Time `json:"since"`
-	// Sent: the answer to an event of PBS has said so. Until then only this file does.
+	// Sent means that an answer to an event of PBS contained this. Until then PBS does not know it.
 	Sent bool `json:"told"`
-	// Vnodes names those that PBS was asked to put offline.
+	// Vnodes names the vnodes that PBS was asked to take offline.
 	Vnodes []string `json:"vnodes,omitempty"`
 }
 
-// Offline returns what was noted; nil without an error when the vnodes are on line. A note that
-// somebody has damaged is one of which PBS was told when the file was changed. So the vnodes come
-// back as others do.
+// Offline returns the note, or nil without an error if the vnodes are online. A damaged note counts
+// as sent at the time when the file was changed. So the vnodes come back online like others.
 func (d Dir) Offline() (*Offline, error) {
 	b, err := d.read(offlineFile)
 	if err != nil || b == nil {
@@ -58,13 +57,13 @@ func (d Dir) Offline() (*Offline, error) {
 	return &Offline{Since: info.ModTime(), Sent: true}, nil
 }
 
-// IsOffline reports whether there is a note, whatever it says.
+// IsOffline reports whether there is a note, regardless of its contents.
 func (d Dir) IsOffline() (bool, error) {
 	b, err := d.read(offlineFile)
 	return b != nil, err
 }
 
-// SetOffline notes o, or with nil that the vnodes are on line. Idempotent.
+// SetOffline stores o. With nil it records that the vnodes are online. It is idempotent.
 func (d Dir) SetOffline(o *Offline) error {
 	if o == nil {
 		return d.replace(offlineFile, nil)
@@ -79,15 +78,15 @@ func (d Dir) SetOffline(o *Offline) error {
 // ConfigurationFile returns the path of the copy that Configuration reads.
 func (d Dir) ConfigurationFile() string { return d.path(configFile) }
 
-// Configuration returns the configuration of PBS's that the daemon took over last, nil where there
-// is none. The copy is in force as long as the one that PBS has sent since does not hold.
+// Configuration returns the last configuration from PBS that the daemon put in force, or nil. This
+// copy stays in force as long as PBS's newer one is invalid.
 func (d Dir) Configuration() ([]byte, error) { return d.read(configFile) }
 
-// SetConfiguration keeps the configuration that was taken over, nil for none. Idempotent.
+// SetConfiguration stores the configuration in force, or nil for none. It is idempotent.
 func (d Dir) SetConfiguration(text []byte) error { return d.replace(configFile, text) }
 
-// Vnodes returns the vnodes beside the natural one that PBS was told of, by name with their
-// resources_available; nil where there are none. A damaged note is none.
+// Vnodes returns the vnodes other than the natural one that were reported to PBS, by name with
+// their resources_available, or nil if there are none. A damaged note is ignored.
 func (d Dir) Vnodes() (map[string]map[string]string, error) {
 	b, err := d.read(vnodesFile)
 	if err != nil {
@@ -100,7 +99,7 @@ func (d Dir) Vnodes() (map[string]map[string]string, error) {
 	return vnodes, nil
 }
 
-// SetVnodes notes the vnodes that PBS was told of. Idempotent.
+// SetVnodes stores the vnodes that were reported to PBS. It is idempotent.
 func (d Dir) SetVnodes(vnodes map[string]map[string]string) error {
 	if len(vnodes) == 0 {
 		return d.replace(vnodesFile, nil)
@@ -112,7 +111,7 @@ func (d Dir) SetVnodes(vnodes map[string]map[string]string) error {
 	return d.replace(vnodesFile, append(b, '\n'))
 }
 
-// replace writes a file unless it is so already, and removes it for a text of no bytes.
+// replace writes a file unless it already has that text. For an empty text it removes the file.
 func (d Dir) replace(name string, text []byte) error {
 	if d == "" {
 		return nil
@@ -131,7 +130,7 @@ func (d Dir) replace(name string, text []byte) error {
 
 func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
 
-// read returns nil without an error for a file that is not there.
+// read returns nil without an error for a missing file.
 func (d Dir) read(name string) ([]byte, error) {
 	if d == "" {
 		return nil, nil
