@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/tm"
 )
 
-// attachOptions are pbs_attach's.
+// attachOptions are the options of pbs_attach.
 type attachOptions struct {
 	job     string
 	port    string
@@ -27,7 +27,7 @@ type attachOptions struct {
 	command []string
 }
 
-// pbsAttachUsage is what pbs_attach says to misuse, after what is wrong.
+// pbsAttachUsage is the text that pbs_attach prints after an error in its arguments.
 const pbsAttachUsage = `usage: pbs_attach [-j jobid] [-m port] -p pid
        pbs_attach [-j jobid] [-m port] [-P] [-s] cmd [arg1 ...]
        pbs_attach --version
@@ -59,7 +59,7 @@ there cannot be named by PID, nor taken in by -P.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows CMD is CMD's
+	f.SetInterspersed(false) // arguments after CMD belong to CMD
 	f.StringVarP(&o.job, "job", "j", "", "the job's id")
 	f.StringVarP(&o.port, "port", "m", "", "MoM's port; accepted for pbs_attach's sake and not used")
 	f.StringVarP(&o.pid, "pid", "p", "", "the process to take in")
@@ -67,15 +67,16 @@ there cannot be named by PID, nor taken in by -P.`,
 	f.BoolVarP(&o.session, "session", "s", false, "run CMD in a session of its own")
 	f.StringVarP(&o.host, "host", "h", "", "the host of the process; only this one, see above")
 	f.BoolP("cmd", "c", false, "accepted for pbs_attach's sake and not used")
-	f.Bool("help", false, "help for attach") // without its letter, which is pbs_attach's for the host
+	f.Bool("help", false, "help for attach") // without -h, which is the host in pbs_attach
 	f.BoolVar(&o.version, "version", false, "print the version")
 	return cmd
 }
 
-// attach does what cmd/pbs-attach leaves to it, and all of it where it was called by its own name.
+// attach does everything that cmd/pbs-attach leaves to it, or the whole attach if called by its own
+// name.
 func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	pid, wrong := o.check()
-	if len(wrong) > 0 && isPBS(c.called) { // a line each, and no name before them
+	if len(wrong) > 0 && isPBS(c.called) { // one line each, without a name in front
 		for _, err := range wrong {
 			fmt.Fprintln(stderr, err)
 		}
@@ -110,17 +111,17 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	return &exitError{status: 255, err: fmt.Errorf("attach: %w", err)}
 }
 
-// attachError is an error in pbs_attach's words.
+// attachError returns an error in pbs_attach's words.
 func attachError(err error) error {
 	return fmt.Errorf("attach: tm_attach: %s: %w", tm.ErrorName(err), err)
 }
 
-// check returns all that is wrong, in pbs_attach's words.
+// check returns all errors in the options, in pbs_attach's words.
 func (o *attachOptions) check() (pid int, wrong []error) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	var err error
 	if o.pid != "" {
-		if pid, err = strconv.Atoi(o.pid); err != nil || pid <= 1 { // the first process is nobody's to attach
+		if pid, err = strconv.Atoi(o.pid); err != nil || pid <= 1 { // nobody may attach the first process
 			say("bad pid: %s", o.pid)
 		}
 	}
@@ -151,10 +152,10 @@ func (o *attachOptions) check() (pid int, wrong []error) {
 	return pid, wrong
 }
 
-// isHere reports whether a host is this one, and how this one is named.
+// isHere reports whether a host is this one, and returns this host's name.
 func (c *cli) isHere(host string) (here bool, name string) {
 	names := []string{tm.Here()}
-	if cfg, err := c.load(); err == nil { // else the daemon's counts, not what somebody is writing just now
+	if cfg, err := c.load(); err == nil { // else the daemon's counts: somebody may be writing the file
 		if name, err := settings.Node(cfg); err == nil {
 			names = append(names, name)
 		}
@@ -164,7 +165,7 @@ func (c *cli) isHere(host string) (here bool, name string) {
 	return here, names[len(names)-1]
 }
 
-// attachInSession does the rest in a new session and waits for it.
+// attachInSession attaches in a new session and waits for that.
 func (c *cli) attachInSession(o attachOptions) error {
 	args := []string{"attach", "--socket", c.Socket}
 	if o.job != "" {

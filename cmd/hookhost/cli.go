@@ -14,17 +14,17 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// These paths hold unless flags or the environment say otherwise.
+// The default paths. Flags and the environment override them.
 const (
 	defaultState  = "/var/lib/hookhost"
 	defaultSocket = "/run/hookhost/hookhost.sock" // cmd/pbs-attach has it too
 )
 
-// cli is what all commands share: where things are, from flags first and the environment second.
+// cli holds the data that all commands share: paths from flags or, second, from the environment.
 type cli struct {
 	daemon.Paths
-	named  bool   // somebody said which configuration file
-	called string // the name that the program was called by
+	named  bool   // the configuration file was named explicitly
+	called string // the name under which the program was called
 }
 
 func (c *cli) flags(root *cobra.Command) {
@@ -39,7 +39,8 @@ func (c *cli) flags(root *cobra.Command) {
 	f.StringVar(&c.Config, "config", env("HOOKHOST_CONFIG", config.Path), "configuration file")
 	f.StringVar(&c.State, "state", env("HOOKHOST_STATE", defaultState), "state directory")
 	f.StringVar(&c.Socket, "socket", env("HOOKHOST_SOCKET", defaultSocket), "socket of the daemon")
-	// Hooks run elsewhere, and the daemon may outlive its folder. So paths are made absolute here.
+	// Hooks run in other directories, and the daemon may outlive its own. So paths are made
+	// absolute here.
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		c.named = cmd.Flags().Changed("config") || os.Getenv("HOOKHOST_CONFIG") != ""
 		c.Must = c.named && settings.IsRoot()
@@ -60,7 +61,7 @@ func (c *cli) load() (*config.File, error) {
 	return s.File, err
 }
 
-// loadSettings is load, with what the configuration was made of.
+// loadSettings is load, and also returns the sources of the configuration.
 func (c *cli) loadSettings() (settings.Settings, error) {
 	return c.readSettings(c.Must)
 }
@@ -82,20 +83,20 @@ func openInput(stdin io.Reader, name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// openPBSOf returns the table [openpbs] of a configuration file. A file that cannot be read has the
-// defaults: it fails when it is loaded.
+// openPBSOf returns the table [openpbs] of a configuration file. For a file that cannot be read it
+// returns the defaults: load reports the error.
 func openPBSOf(path string) config.OpenPBS {
 	text, _ := os.ReadFile(path)
 	return config.OpenPBSOf(text)
 }
 
-// hereFor returns what the conditions of a configuration file are resolved by.
+// hereFor returns the values for resolving the conditions of a configuration file.
 func hereFor(path string) (config.Here, error) {
 	pbs := openPBSOf(path)
 	return settings.Here(&pbs)
 }
 
-// newLog makes the log of this process, on standard error.
+// newLog returns the log of this process, which goes to standard error.
 func newLog(f *config.File) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(stderr)

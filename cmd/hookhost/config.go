@@ -28,7 +28,7 @@ func (c *cli) configCommand() *cobra.Command {
 				path = args[0]
 			}
 			_, err := os.Stat(path)
-			// Only the file that nobody named may be absent.
+			// Only the default file may be absent.
 			unnamed := path == config.Path && len(args) == 0 && !cmd.Flags().Changed("config")
 			if errors.Is(err, fs.ErrNotExist) && unnamed {
 				return c.checkSentHere(cmd.OutOrStdout())
@@ -69,7 +69,7 @@ func (c *cli) configCommand() *cobra.Command {
 	return cmd
 }
 
-// checkSentHere checks the configuration of a node without a file of its own.
+// checkSentHere checks the configuration of a node that has no file.
 func (c *cli) checkSentHere(w io.Writer) error {
 	s, err := c.loadSettings()
 	switch {
@@ -89,7 +89,7 @@ func writeNoMistakes(w io.Writer, path string) error {
 	return err
 }
 
-// sourceOf returns the name of the file in force for people.
+// sourceOf returns the name of the file in force, for people.
 func sourceOf(s settings.Settings) string {
 	if s.InForce != nil {
 		return "PBS"
@@ -97,8 +97,8 @@ func sourceOf(s settings.Settings) string {
 	return s.Path
 }
 
-// showConditions writes comments: what each condition of the configuration is on this host, and
-// what is wrong with PBS's configuration.
+// showConditions writes comments: the value of each condition on this host, and errors in PBS's
+// configuration.
 func (c *cli) showConditions(w io.Writer, s settings.Settings) error {
 	if s.Refused != nil {
 		fmt.Fprintf(w, "# Refused, %s in force: %v\n\n", s.Instead(), s.Refused)

@@ -82,7 +82,7 @@ func (c *cli) configImportCommand() *cobra.Command {
 	return cmd
 }
 
-// writeNew writes a file that is not there yet, or to something that is no file, as /dev/null.
+// writeNew writes a new file, or to something that is not a regular file, such as /dev/null.
 func writeNew(path string, content []byte) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -96,7 +96,7 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// maxImport is far more than a configuration can be.
+// maxImport is much larger than any configuration.
 const maxImport = 4 << 20
 
 func readInput(stdin io.Reader, name string) ([]byte, error) {
@@ -112,7 +112,7 @@ func readInput(stdin io.Reader, name string) ([]byte, error) {
 	return text, err
 }
 
-// writeImport writes what became of each key.
+// writeImport writes the result for each key.
 func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
 	var b bytes.Buffer
 	if asJSON {
@@ -138,7 +138,7 @@ func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for line := range strings.Lines(b.String()) { // no blanks behind a line without a remark
+	for line := range strings.Lines(b.String()) { // no spaces at the end of a line without a remark
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
@@ -146,8 +146,8 @@ func writeImport(w io.Writer, got *pbscgroups.Import, asJSON bool) error {
 	return nil
 }
 
-// writeImportVntype says where the vntype comes from that conditions of the result ask for, and
-// what it is on this host.
+// writeImportVntype explains where the vntype in the result's conditions comes from, and shows this
+// host's.
 func writeImportVntype(w io.Writer, path string, got *pbscgroups.Import) error {
 	result, err := config.Parse(got.TOML, config.Here{})
 	if err != nil {
@@ -166,7 +166,7 @@ func writeImportVntype(w io.Writer, path string, got *pbscgroups.Import) error {
 	return err
 }
 
-// cut shortens a value so that the table stays one; --json has all of it.
+// cut shortens a value to fit into the table; --json has the full value.
 func cut(text string) string {
 	const most = 60
 	if runes := []rune(text); len(runes) > most {

@@ -15,16 +15,16 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// stdout and stderr are what this program says itself, the log included. Names of processes and
-// jobs, and what programs say, are in it, and no terminal is to obey them. The output of a job, or
-// of a command of its user's, does not pass here.
+// stdout and stderr are for this program's own output, including the log. It may contain names of
+// processes and jobs and output of programs, and a terminal must not obey these. Output of a job,
+// or of a command of its user, does not go through them.
 var stdout, stderr io.Writer = console{os.Stdout}, console{os.Stderr}
 
-// console passes on text with each character that does not print, but for line feed and tab, as
-// JSON escapes it. So JSON stays JSON, and the same.
+// console escapes unprintable characters as in JSON, except line feed and tab. So JSON remains
+// valid and keeps its meaning.
 type console struct{ to io.Writer }
 
-// Write takes whole characters: one whose bytes come in two parts is none.
+// Write expects complete characters: one that is split between two calls counts as invalid.
 func (c console) Write(b []byte) (int, error) {
 	clean := make([]byte, 0, len(b))
 	for rest := b; len(rest) > 0; {
@@ -48,8 +48,8 @@ func (c console) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// output is standard output, or a file that is made when there is something to write. An error
-// leaves a file alone that was there before.
+// output is standard output, or a file that is created when there is something to write. If an
+// error comes before that, an existing file stays unchanged.
 type output struct {
 	path   string // "" is standard output
 	stdout io.Writer
@@ -70,7 +70,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return console{o.file}.Write(b)
 }
 
-// close closes the file. A file is made even if nothing was to be written, unless that failed.
+// close closes the file. If nothing was written, it creates an empty file, unless failed is set.
 func (o *output) close(failed error) error {
 	if o.path == "" || o.file == nil && failed != nil {
 		return nil
@@ -83,8 +83,8 @@ func (o *output) close(failed error) error {
 	return o.file.Close()
 }
 
-// formatNamed returns the format of a report that is written to stdout or stderr. The text is as
-// wide as the terminal, and in the characters of the locale.
+// formatNamed returns the format of a report on stdout or stderr. Text has the width of the
+// terminal and the characters of the locale.
 func formatNamed(name string, to io.Writer) (report.Format, error) {
 	if name != "text" {
 		return report.FormatNamed(name)
@@ -99,7 +99,7 @@ func showsUTF8() bool {
 	return strings.Contains(charset, "utf-8") || strings.Contains(charset, "utf8")
 }
 
-// columnsOf returns how wide a terminal is, and 0 for a writer that is none.
+// columnsOf returns the width of a terminal, or 0 if the writer is not a terminal.
 func columnsOf(w io.Writer) int {
 	c, _ := w.(console)
 	f, ok := c.to.(*os.File)

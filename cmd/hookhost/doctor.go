@@ -52,7 +52,7 @@ when a configured hook cannot work.`,
 	return cmd
 }
 
-// examined is the node as doctor has to know it.
+// examined returns the data about the node that doctor needs.
 func (c *cli) examined(s settings.Settings) (*doctor.Node, error) {
 	standIn, err := c.Find(standInProgram)
 	if err != nil {
@@ -99,8 +99,7 @@ func writeFindings(w io.Writer, findings []doctor.Finding) error {
 	return nil
 }
 
-// wrap breaks text between words into rows of at most width bytes. A longer word gets a row of its
-// own.
+// wrap breaks text between words into rows of at most width bytes. A longer word gets its own row.
 func wrap(text string, width int) []string {
 	var rows []string
 	row := ""

@@ -72,8 +72,8 @@ func (c *cli) hookImportCommand() *cobra.Command {
 	}
 }
 
-// warnBroken prints why a hook does not run with what was imported. It waits until the program has
-// started, up to startWait.
+// warnBroken prints why a hook does not run after an import. It waits up to startWait for the
+// program to start.
 func (c *cli) warnBroken(ctx context.Context, name string) {
 	client, err := api.Dial(c.Socket)
 	if err != nil {
@@ -96,7 +96,8 @@ func (c *cli) warnBroken(ctx context.Context, name string) {
 	fmt.Fprintf(stderr, "hookhost: hook import: hook %s is still starting: see 'hookhost hook list'\n", name)
 }
 
-// importHook takes qmgr's four words; content type and encoding may be left out for a program.
+// importHook accepts qmgr's four arguments. For a program, content type and encoding may be left
+// out.
 func importHook(r *plugin.Registry, args []string) error {
 	contentType, file := plugin.ContentProgram, args[len(args)-1]
 	if len(args) > 2 {
@@ -110,14 +111,14 @@ func importHook(r *plugin.Registry, args []string) error {
 		return misuse(err)
 	}
 	defer in.Close()
-	// The programs' folder is below the state's, which others have no business in.
+	// The programs' directory is in the state directory, which other users must not read.
 	if err := os.MkdirAll(filepath.Dir(r.ProgramDir), 0o700); err != nil {
 		return err
 	}
 	return r.Import(args[0], contentType, in)
 }
 
-// changeHooks makes a change and has a running daemon take it over.
+// changeHooks makes a change and makes a running daemon reload the hooks.
 func (c *cli) changeHooks(cmd *cobra.Command, change func(*plugin.Registry) error) error {
 	r, err := c.loadRegistry()
 	if err != nil {
@@ -131,7 +132,7 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*plugin.Registry) erro
 	}
 	client, err := api.Dial(c.Socket)
 	if errors.Is(err, api.ErrNoHost) {
-		return nil // it will read the files when it starts
+		return nil // the daemon will read the files when it starts
 	}
 	if err != nil {
 		return err
@@ -143,8 +144,8 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*plugin.Registry) erro
 	return nil
 }
 
-// refusal makes a misuse of what a registry refuses. A failure of the system, a full disk say, is
-// none.
+// refusal turns a registry's refusal into a misuse. A failure of the system, such as a full disk,
+// is not a misuse.
 func refusal(err error) error {
 	var failure syscall.Errno
 	if errors.As(err, &failure) {
@@ -189,7 +190,7 @@ func (c *cli) hookListCommand() *cobra.Command {
 	return cmd
 }
 
-// hookStates returns, by hook, how the programs do that do not run or have failed. The result is
+// hookStates returns, by hook, the states of programs that do not run or have failed. The result is
 // nil without a daemon.
 func (c *cli) hookStates(ctx context.Context) map[string]string {
 	client, err := api.Dial(c.Socket)
@@ -210,7 +211,7 @@ func (c *cli) hookStates(ctx context.Context) map[string]string {
 	return states
 }
 
-// writeHook prints a hook as `list hook` of qmgr does. state is how its program does, "" where it
+// writeHook prints a hook like `list hook` of qmgr. state is the state of its program, or "" if it
 // runs.
 func writeHook(w io.Writer, h plugin.Hook, state string) {
 	fmt.Fprintf(w, "Hook %s\n", h.Name)
@@ -224,7 +225,7 @@ func writeHook(w io.Writer, h plugin.Hook, state string) {
 	row("enabled", h.Enabled)
 	if len(h.Event) > 0 {
 		row("event", h.Event)
-	} else { // as qmgr shows it, with what it means here
+	} else { // as qmgr shows it, with its meaning here
 		row("event", `"" (every event that the program handles)`)
 	}
 	row("order", h.Order)
@@ -245,7 +246,7 @@ func writeHook(w io.Writer, h plugin.Hook, state string) {
 }
 
 // loadRegistry returns this node's hooks. Only those that come with hookhost depend on the
-// configuration: they are as without one where it cannot be read.
+// configuration. If it cannot be read, they have the defaults.
 func (c *cli) loadRegistry() (*plugin.Registry, error) {
 	cfg, err := c.load()
 	if err != nil {

@@ -67,8 +67,8 @@ not count. Outside of jobs it fails. Without a daemon no job is recorded, and bo
 	return cmd
 }
 
-// jobsMine prints the job that it is called in. The kernel says which job that is, by the caller's
-// cgroup. Variables of the environment may be another job's.
+// jobsMine prints the job in which it is called. The caller's cgroup shows which job that is, since
+// environment variables may be another job's.
 func (c *cli) jobsMine(cmd *cobra.Command, asJSON bool) error {
 	j, err := c.mine(cmd.Context())
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *cli) jobsMine(cmd *cobra.Command, asJSON bool) error {
 	return err
 }
 
-// mine asks the daemon, which knows its tree: no configuration is read.
+// mine asks the daemon, which knows its tree, so no configuration is read.
 func (c *cli) mine(ctx context.Context) (api.Job, error) {
 	client, err := api.Dial(c.Socket)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// writeJobs writes a line for each job. present is what those use that have a cgroup.
+// writeJobs writes a line for each job. present has the current usage of jobs with a cgroup.
 func writeJobs(w io.Writer, jobs []api.Job, present []api.PresentJob) error {
 	if len(jobs) == 0 {
 		_, err := fmt.Fprintln(w, "no jobs")
@@ -56,8 +56,8 @@ func writeJobs(w io.Writer, jobs []api.Job, present []api.PresentJob) error {
 }
 
 // grantedTo returns the job's cpus, and how many of its processes the kernel killed on all hosts,
-// nil if no host tells. Lists of cpus have no sum: the list of the job's first host counts, or of
-// the only host that has one.
+// or nil if unknown. Lists of cpus cannot be added up. The list of the job's first host counts, or
+// of the only host that has one.
 func grantedTo(hosts map[string]*hostapi.HostUsage, first string) (cpus string, oom *int64) {
 	for name, h := range hosts {
 		if h == nil {
@@ -84,8 +84,7 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// clockText writes seconds as PBS does, without a part of a second. So at least the printed time is
-// left.
+// clockText formats seconds as PBS does, rounded down. So at least the printed time is left.
 func clockText(seconds float64) string {
 	return pbs.FormatDuration(time.Duration(seconds) * time.Second)
 }

@@ -1,5 +1,5 @@
 // Command hookhost is the hook host of a PBS compute node: the daemon, and the commands that are
-// its clients. Each command is a file, and cli.go is common to all.
+// its clients. Each command has a file, and all use cli.go.
 package main
 
 import (
@@ -20,7 +20,7 @@ var version = "unknown"
 // libexecDir is where files that come with hookhost are installed. The Makefile sets it.
 var libexecDir = "/usr/libexec/hookhost"
 
-// Exit statuses. `run` uses the shell's and the command's own on top of these.
+// Exit statuses. `run` also uses those of shells and of its command.
 const (
 	exitRejected   = 1
 	exitMisuse     = 2
@@ -28,7 +28,7 @@ const (
 	exitHostFailed = 125
 )
 
-// exitError ends the program with a status. A nil err says nothing more.
+// exitError ends the program with a status. With a nil err, nothing is printed.
 type exitError struct {
 	status int
 	err    error
@@ -42,7 +42,7 @@ func (e *exitError) Error() string {
 }
 func (e *exitError) Unwrap() error { return e.err }
 
-// misuse marks an error as the caller's: exit status 2.
+// misuse marks an error as the caller's mistake: exit status 2.
 func misuse(err error) error {
 	if err == nil {
 		return nil
@@ -50,8 +50,8 @@ func misuse(err error) error {
 	return &exitError{status: exitMisuse, err: err}
 }
 
-// aliases are the names that are a command each. Hydra's launcher can be given a program but no
-// arguments. cmd/pbs-attach goes by the name pbs_attach when it leaves a call to this program.
+// aliases are program names that stand for a command. Hydra's launcher can be given a program but
+// no arguments. cmd/pbs-attach uses the name pbs_attach when it leaves a call to this program.
 var aliases = map[string]string{"pbs_attach": "attach", "hookhost-remsh": "remsh"}
 
 func main() {
@@ -66,8 +66,8 @@ func main() {
 	os.Exit(exitStatus(called, newCommand(called).Execute()))
 }
 
-// exitStatus prints an error as one line, in the name that the program was called by, and returns
-// the status to end with.
+// exitStatus prints an error as one line, with the name under which the program was called, and
+// returns the exit status.
 func exitStatus(called string, err error) int {
 	if err == nil {
 		return 0
@@ -82,8 +82,8 @@ func exitStatus(called string, err error) int {
 	return exit.status
 }
 
-// inName puts a program's name before a message: "hookhost: attach: ...", and "pbs_attach: ..." for
-// the same.
+// inName puts the program's name in front of a message: "hookhost: attach: ...", or "pbs_attach:
+// ..." under that name.
 func inName(called, message string) string {
 	if isPBS(called) {
 		if rest, ok := strings.CutPrefix(message, aliases[called]); ok {
@@ -94,7 +94,7 @@ func inName(called, message string) string {
 	return "hookhost: " + message
 }
 
-// isPBS reports whether the program was called by a name of PBS's.
+// isPBS reports whether the program was called under a name of PBS.
 func isPBS(called string) bool { return aliases[called] != "" && strings.HasPrefix(called, "pbs_") }
 
 func newCommand(called string) *cobra.Command {
@@ -128,7 +128,7 @@ report its usage.`,
 	return root
 }
 
-// pbsUsage words wrong flags as PBS's programs do.
+// pbsUsage reports wrong flags as PBS's programs do.
 func pbsUsage(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		fmt.Fprintf(stderr, "%v\n%s", err, pbsAttachUsage)
@@ -143,7 +143,7 @@ func misuseFlags(cmd *cobra.Command) {
 	})
 }
 
-// noArgs refuses arguments, which for a command with subcommands are unknown ones.
+// noArgs refuses arguments. For a command with subcommands these are unknown subcommands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return misuse(fmt.Errorf("%s: takes no argument, got %q", cmd.Name(), args[0]))
 }
 
-// nArgs wants between low and high arguments; high < 0 is no bound.
+// nArgs requires between low and high arguments; high < 0 means no limit.
 func nArgs(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || high >= 0 && len(args) > high {
@@ -174,7 +174,8 @@ func (c *cli) versionCommand() *cobra.Command {
 	}
 }
 
-// printVersion prints the version, as PBS's programs do where it was called by a name of theirs.
+// printVersion prints the version, in the format of PBS's programs if called under one of their
+// names.
 func (c *cli) printVersion() {
 	name := "hookhost"
 	if isPBS(c.called) {

@@ -24,13 +24,13 @@ On a node, install --native sets a program in the place of PBS_EXEC/bin/pbs_pyth
 answers for hookhost's hook without starting Python, and becomes the real one for everything else.
 docs/openpbs-reference.md says what that costs and gains.`
 
-// openpbsFlags are what print, install, config and uninstall share.
+// openpbsFlags are the flags that print, install, config and uninstall share.
 type openpbsFlags struct {
 	qmgr.Registrar
 	native bool
 }
 
-// standInProgram comes with hookhost: beside it as it was built, or in libexec.
+// standInProgram comes with hookhost. It is beside hookhost after a build, or in libexec.
 const standInProgram = "openpbs/pbs_python"
 
 func (c *cli) openpbsCommand() *cobra.Command {
@@ -78,7 +78,7 @@ func (f *openpbsFlags) nativeFlags(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&f.Exec, "exec", "", "PBS_EXEC (as pbs.conf says)")
 }
 
-// check notes which attributes were named, and returns the first that PBS would refuse.
+// check notes which attributes were named, and returns the first error that PBS would report.
 func (f *openpbsFlags) check(cmd *cobra.Command) error {
 	f.Registration.Named = nil
 	for _, flag := range []string{"order", "alarm", "freq", "fail-action"} {
@@ -160,7 +160,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 	return cmd
 }
 
-// pbsConf reads PBS's configuration file of this host: none where it is not there.
+// pbsConf reads PBS's configuration file of this host, or returns no settings if there is none.
 func (c *cli) pbsConf() (map[string]string, error) {
 	path := os.Getenv("PBS_CONF_FILE")
 	if path == "" {

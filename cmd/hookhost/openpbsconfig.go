@@ -69,7 +69,7 @@ func (c *cli) runOpenPBSConfig(cmd *cobra.Command, f *openpbsFlags, args []strin
 	return f.Configure(text)
 }
 
-// checkSent checks a configuration that is to go to all nodes, as each of them will.
+// checkSent checks a configuration for all nodes, as each of them will.
 func (c *cli) checkSent(name string, text []byte) error {
 	here, err := hereFor(c.Config)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// exitRemote is the status of a remote shell that could not do its part, as with rsh and ssh.
+// exitRemote is the exit status of a remote shell that failed itself, as with rsh and ssh.
 const exitRemote = 255
 
 func (c *cli) remshCommand() *cobra.Command {
@@ -42,7 +42,7 @@ Exit status: CMD's, or 255.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // options behind HOST are tmrshArgs's
+	f.SetInterspersed(false) // tmrshArgs handles options after HOST
 	f.StringVarP(&user, "l", "l", "", "")
 	for _, letter := range strings.Fields("i o p") {
 		f.StringP(letter, letter, "", "")
@@ -59,12 +59,12 @@ Exit status: CMD's, or 255.`,
 	return cmd
 }
 
-// execTMRsh becomes pbs_tmrsh. A return is a failure.
+// execTMRsh executes pbs_tmrsh in this process. It returns only if that fails.
 func (c *cli) execTMRsh(user string, args []string) error {
 	if len(args) == 0 {
 		return errors.New("no host (see 'hookhost remsh --help')")
 	}
-	nodefile, _ := os.ReadFile(os.Getenv("PBS_NODEFILE")) // pbs_tmrsh says what is wrong with it
+	nodefile, _ := os.ReadFile(os.Getenv("PBS_NODEFILE")) // pbs_tmrsh reports errors in it
 	args, err := tmrshArgs(user, args, strings.Fields(string(nodefile)), os.Getenv("PBS_O_SHELL"))
 	if err != nil {
 		return err
@@ -83,11 +83,11 @@ func (c *cli) execTMRsh(user string, args []string) error {
 }
 
 // tmrshArgs turns the arguments of a remote shell into those of pbs_tmrsh. args are [USER@]HOST,
-// what rsh allows behind it, and the words of a command. nodes are the lines of PBS_NODEFILE.
-// loginShell may be "".
+// the options that rsh allows after it, and the words of a command. nodes are the lines of
+// PBS_NODEFILE. loginShell may be "".
 //
-// Open MPI drops the domain of a host, and pbs_tmrsh wants the line as it stands in PBS_NODEFILE.
-// Open MPI words its command for the user's login shell: for csh in csh's syntax, else in sh's.
+// Open MPI drops the domain of a host, but pbs_tmrsh needs the exact line of PBS_NODEFILE. Open MPI
+// writes its command for the user's login shell: in csh's syntax for csh, otherwise in sh's.
 func tmrshArgs(user string, args, nodes []string, loginShell string) ([]string, error) {
 	host, words := args[0], args[1:]
 	if i := strings.LastIndex(host, "@"); i >= 0 {
@@ -114,7 +114,7 @@ func tmrshArgs(user string, args, nodes []string, loginShell string) ([]string, 
 		shell = loginShell
 	}
 	tmrsh := []string{"pbs_tmrsh"}
-	if user != "" { // pbs_tmrsh refuses another one than the caller
+	if user != "" { // pbs_tmrsh refuses any user other than the caller
 		tmrsh = append(tmrsh, "-l", user)
 	}
 	return append(tmrsh, host, shell, "-c", strings.Join(words, " ")), nil

@@ -16,7 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// reportOptions are the flags of report.
+// reportOptions holds the flags of report.
 type reportOptions struct {
 	listOptions
 	format, output string
@@ -89,7 +89,7 @@ reports are damaged. All others are shown, and standard error says which files a
 	return cmd
 }
 
-// formatOf returns the format: of JOBs, or of a list.
+// formatOf returns the format, for JOBs or for a list.
 func (o *reportOptions) formatOf(jobs bool) (report.Format, error) {
 	to := stdout
 	if o.output != "" {
@@ -119,7 +119,7 @@ func columnsHelp() string {
 	return text + strings.TrimRight(line, " ") + "\n"
 }
 
-// check completes the options and returns what is wrong with them.
+// check completes the options and returns the errors in them.
 func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 	if o.json {
 		if cmd.Flags().Changed("format") && o.format != "json" {
@@ -141,7 +141,7 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 	return o.listOptions.check(cmd, o.format, len(jobs) > 0)
 }
 
-// reportJobs writes the reports of some jobs. A job that has none costs no other its report.
+// reportJobs writes the reports of some jobs. A job without a report does not affect the others.
 func (c *cli) reportJobs(ctx context.Context, ids []string, o *reportOptions, out *output) error {
 	f, err := o.formatOf(true)
 	if err != nil {
@@ -167,8 +167,8 @@ func (c *cli) reportJobs(ctx context.Context, ids []string, o *reportOptions, ou
 	return errors.Join(append([]error{err}, errs...)...)
 }
 
-// begin waits for the first of the reports, and is false if there is none. An error is then to be
-// told, and nothing to be written. The caller calls stop.
+// begin waits for the first of the reports. some is false if there is none: then the caller reports
+// an error and writes nothing. The caller must call stop.
 func begin(reports iter.Seq[*report.Report]) (begun iter.Seq[*report.Report], stop func(), some bool) {
 	next, stop := iter.Pull(reports)
 	first, some := next()
@@ -206,5 +206,5 @@ func (c *cli) reportOf(ctx context.Context, id string) (*report.Report, error) {
 	return r, nil
 }
 
-// everybody admits the jobs of all owners.
+// everybody accepts the jobs of all owners.
 func everybody(int) bool { return true }

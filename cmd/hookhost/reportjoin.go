@@ -12,14 +12,14 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// isFile tells a FILE from a JOB by its name alone, so that no file can hide a job. A job id has no
-// slash, and no server is called json.
+// isFile distinguishes a FILE from a JOB by its name alone, so that a file cannot hide a job. A job
+// id contains no slash, and no server is called json.
 func isFile(arg string) bool {
 	return arg == "-" || strings.Contains(arg, "/") || strings.HasSuffix(arg, ".json") ||
 		strings.HasSuffix(arg, ".json.gz")
 }
 
-// joinReports writes one report of those in the files.
+// joinReports joins the reports in the files into one and writes it.
 func joinReports(cmd *cobra.Command, names []string, o *reportOptions, out *output) error {
 	f, err := o.formatOf(true)
 	if err != nil {

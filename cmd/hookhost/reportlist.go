@@ -18,10 +18,10 @@ import (
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
-// tableRows are the jobs of a table if nobody says how many.
+// tableRows is the default number of jobs in a table.
 const tableRows = 20
 
-// listOptions are the flags of report that are about many jobs.
+// listOptions holds the flags of report for many jobs.
 type listOptions struct {
 	filter       report.Filter
 	list         report.List
@@ -40,7 +40,7 @@ func (o *listOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.list.Columns, "columns", nil, "the columns of table or csv; several by comma")
 }
 
-// check completes the options for a list, or for JOBs, and returns what is wrong with them.
+// check completes the options for a list, or for JOBs, and returns the errors in them.
 func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error {
 	f := cmd.Flags()
 	if jobs {
@@ -81,7 +81,7 @@ func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error 
 	return errors.Join(o.filter.Check(), o.list.Check())
 }
 
-// reportList writes the reports that the options choose.
+// reportList writes the reports that the options select.
 func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) error {
 	f, err := o.formatOf(false)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 		filter.Limit = o.list.Limit
 	}
 	if table && filter.Limit > 0 {
-		filter.Limit++ // whether there are more
+		filter.Limit++ // shows whether there are more
 	}
 	var failed error
 	var unread []error
@@ -106,7 +106,7 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 			return yield(r)
 		})
 	})
-	if filter.Limit > 0 && !table { // they come with the newest first
+	if filter.Limit > 0 && !table { // they arrive newest first
 		newest := slices.Collect(reports)
 		slices.Reverse(newest)
 		reports = slices.Values(newest)

@@ -23,11 +23,11 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// runOptions are the request and how its report is written.
+// runOptions holds the request and the options of its report.
 type runOptions struct {
 	mom.Request
 	report string
-	umask  int // of the caller, which is the job's
+	umask  int // of the caller, for the job
 }
 
 func (c *cli) runCommand() *cobra.Command {
@@ -60,7 +60,7 @@ job; 126 and 127 when CMD could not be run or was not found.`,
 		DisableFlagsInUseLine: true,
 		Args:                  nArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range []string{"user", "job"} { // an empty variable of a script is no "root"
+			for _, name := range []string{"user", "job"} { // an empty variable of a script must not mean root
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 					return misuse(fmt.Errorf("run: --%s: no value", name))
 				}
@@ -102,7 +102,7 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	if os.Geteuid() != 0 {
 		return &exitError{exitHostFailed, errors.New("run: cgroups are root's: run it as root")}
 	}
-	o.umask = unix.Umask(0o022) // of what is made for jobs, as pbs_mom has it
+	o.umask = unix.Umask(0o022) // for files created for jobs, as in pbs_mom
 	if job.Owner.UID != os.Geteuid() {
 		if err := daemon.CloseInherited(); err != nil {
 			return &exitError{exitHostFailed, fmt.Errorf("run: %w", err)}
@@ -115,8 +115,9 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	return &exitError{status: status}
 }
 
-// knownTo returns what knows a resource by its name: PBS, the configuration, and the server's
-// custom resources, if there is a pbs_mom to which the server has told them.
+// knownTo returns a function that reports whether a resource is known. It may be known to PBS or
+// from the configuration. The server may also have sent it to this host's pbs_mom as a custom
+// resource.
 func knownTo(cfg *config.File) func(name string) bool {
 	var custom openpbs.Custom
 	if home, err := cfg.OpenPBS.MoMHome(); err == nil {
@@ -133,8 +134,8 @@ func knownTo(cfg *config.File) func(name string) bool {
 	}
 }
 
-// stopSelf stops this process, as the shell that sent ^Z expects, and returns when it was
-// continued. The signal may come after the call that sends it: another thread can get it.
+// stopSelf stops this process, as the shell that sent ^Z expects, and returns when it is continued.
+// The signal may arrive after the call that sends it, because another thread can get it.
 func stopSelf() {
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, unix.SIGCONT)
@@ -150,7 +151,7 @@ func (c *cli) runJob(
 ) (int, error) {
 	log := newLog(cfg)
 	if !log.IsLevelEnabled(logrus.DebugLevel) {
-		log.SetLevel(logrus.FatalLevel) // standard error is the job's; what matters comes as an error, once
+		log.SetLevel(logrus.FatalLevel) // standard error belongs to the job; important messages come as an error, once
 	}
 	name, err := settings.Node(cfg)
 	if err != nil {
@@ -182,8 +183,8 @@ func (c *cli) runJob(
 		signal.Notify(signals, sig)
 	}
 	defer signal.Stop(signals)
-	// A line for the job may come when standard error has no reader, and must not end the job then.
-	// The program has its own SIGPIPE.
+	// A line for the job may come after the reader of standard error has gone. It must not end the
+	// job. The program has its own SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	spec.Signals = signals
 	spec.Stop = stopSelf
@@ -194,7 +195,7 @@ func (c *cli) runJob(
 	if err != nil && !result.Started && result.ExitStatus != 126 && result.ExitStatus != 127 {
 		return 0, err
 	}
-	if err != nil { // the exit status is the job's, or what a shell has for a program that cannot be run
+	if err != nil { // the exit status is the job's, or as in a shell if the program cannot be run
 		fmt.Fprintf(stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {
@@ -205,8 +206,8 @@ func (c *cli) runJob(
 	return result.ExitStatus, nil
 }
 
-// writeRunReport writes the report to standard error, on lines of its own. The job may have ended
-// in the middle of one.
+// writeRunReport writes the report to standard error, beginning on a new line. The job may have
+// ended in the middle of a line.
 func writeRunReport(ctx context.Context, link *daemon.Link, id string, format report.Format) error {
 	b, err := link.Report(context.WithoutCancel(ctx), id)
 	if err != nil {

@@ -52,8 +52,8 @@ text, with all columns. It needs no terminal.`,
 	return cmd
 }
 
-// userNames returns what knows users' names: the number where this host's files do not have one. A
-// name is looked up once. The result is for one goroutine.
+// userNames returns a function that returns users' names, or the number if this host's files have
+// no name. It looks up each name once, and is not safe for concurrent use.
 func userNames() func(uid int) string {
 	known := map[int]string{}
 	return func(uid int) string {

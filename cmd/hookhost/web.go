@@ -36,7 +36,7 @@ from outside.`,
   hookhost web --listen unix:/run/hookhost-web/socket --socket-user www-data --user-header X-Remote-User`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := checkWeb(listen, owner, header)
-			if err == nil && cmd.Flags().Changed("user-header") { // an empty variable of the unit is no "all jobs"
+			if err == nil && cmd.Flags().Changed("user-header") { // an empty variable must not mean all jobs
 				err = web.CheckHeader(header)
 			}
 			if err != nil {
