@@ -2,9 +2,9 @@ package pbs
 
 import "os"
 
-// chunksOn returns which of chunks are on the host of that name, as their numbers, nil for none.
-// The host has its natural vnode, which has its name, each vnode host[n], and all vnodes that
-// exec_host2 has on it, whatever they are called. The first of these names that fits decides:
+// chunksOn returns the indices of the chunks on the host of that name, or nil. On the host are its
+// natural vnode, which has its name, each vnode host[n], and all vnodes that exec_host2 places
+// there, whatever their names. The first of these names that matches decides:
 //
 //  1. the natural vnode, or the host of exec_host2;
 //  2. that host with one name as the short form of the other ("n1", "n1.cluster");
@@ -24,10 +24,10 @@ func chunksOn(chunks []VnodeChunk, host string) []int {
 	return nil
 }
 
-// ChunksHere is chunksOn for this host, for a job that pbs_mom has handed to it. node is
-// pbs_mom's name, and head says that this is the job's mother superior. If no name tells, these do:
-// the mother superior has the first chunk, exec_host2 has the machine's own name, or the job has
-// one host.
+// ChunksHere is chunksOn for this host and a job from pbs_mom. node is pbs_mom's name, and head
+// means that this is the job's mother superior. If no name matches, three other facts decide. The
+// mother superior has the first chunk, exec_host2 has the machine's own name, or the job has one
+// host.
 func ChunksHere(chunks []VnodeChunk, node string, head bool) []int {
 	if here := chunksOn(chunks, node); here != nil {
 		return here
@@ -48,8 +48,8 @@ func ChunksHere(chunks []VnodeChunk, node string, head bool) []int {
 	return nil
 }
 
-// withTheirMoMs returns the numbers of the chunks that match, and of all others that their pbs_moms
-// have.
+// withTheirMoMs returns the indices of the chunks that match, and of all other chunks of their
+// pbs_moms.
 func withTheirMoMs(chunks []VnodeChunk, matches func(VnodeChunk) bool) []int {
 	var here []int
 	moms := map[string]bool{}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Conf returns the settings of a pbs.conf: lines KEY=VALUE, of which the last one of a key counts.
-// Lines that begin with # or have no = are passed over (openpbs src/lib/Libifl/pbs_loadconf.c,
+// Conf returns the settings of a pbs.conf: lines KEY=VALUE, of which the last one for a key counts.
+// Lines that begin with # or contain no = are ignored (openpbs src/lib/Libifl/pbs_loadconf.c,
 // parse_config_line).
 func Conf(text string) map[string]string {
 	conf := map[string]string{}
@@ -22,7 +22,7 @@ func Conf(text string) map[string]string {
 	return conf
 }
 
-// Exec returns where PBS is installed according to a pbs.conf: PBS_EXEC, else /opt/pbs.
+// Exec returns PBS's installation directory according to a pbs.conf: PBS_EXEC, else /opt/pbs.
 func Exec(conf map[string]string) string {
 	if dir := strings.TrimRight(conf["PBS_EXEC"], "/"); dir != "" {
 		return dir
@@ -30,8 +30,8 @@ func Exec(conf map[string]string) string {
 	return "/opt/pbs"
 }
 
-// MoMHome returns where pbs_mom of a pbs.conf has mom_priv: PBS_MOM_HOME, else PBS_HOME; "" when
-// neither is set.
+// MoMHome returns the directory of pbs_mom's mom_priv according to a pbs.conf: PBS_MOM_HOME, else
+// PBS_HOME, or "" if neither is set.
 func MoMHome(conf map[string]string) string {
 	if home := conf["PBS_MOM_HOME"]; home != "" {
 		return home
@@ -39,7 +39,7 @@ func MoMHome(conf map[string]string) string {
 	return conf["PBS_HOME"]
 }
 
-// ReadConf returns the settings of the pbs.conf at path: none where there is no such file.
+// ReadConf returns the settings of the pbs.conf at path, or none if there is no such file.
 func ReadConf(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,11 +1,11 @@
-// Package pbs reads and writes the texts in which PBS carries resources: sizes, durations, qsub's
-// -l arguments, select specifications and exec_vnode.
+// Package pbs reads and writes PBS's texts about resources: sizes, durations, qsub's -l arguments,
+// select specifications and exec_vnode.
 //
-// The package follows OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) where
-// they are strict. The package is stricter where those guess: no trailing junk, no empty field, no
-// silent overflow. Its readers take text from outside, so each is bounded: by maxText bytes and
-// maxChunks chunks. The package is pure, but for HostName, ReadConf and MoM's home (momhome.go): no
-// file, no clock, no state.
+// Where OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) are strict, this
+// package follows them. Where they guess, it is stricter: no trailing junk, no empty field, no
+// silent overflow. Its readers accept text from outside, so their input is limited to maxText bytes
+// and maxChunks chunks. Except for HostName, ReadConf and MoM's home (momhome.go), the package is
+// pure: no file, no clock, no state.
 package pbs
 
 import (
@@ -19,7 +19,7 @@ const (
 	maxChunks = 100_000
 )
 
-// Shown returns text as an error may quote it: one printable line of limited length.
+// Shown returns text in a form that an error can quote: one printable line of limited length.
 func Shown(text string) string {
 	const most = 64
 	cut := ""
@@ -34,7 +34,7 @@ func Shown(text string) string {
 	return text + cut
 }
 
-// checkLength bounds what a reader is given; what names it in the error.
+// checkLength limits a reader's input. what names it in the error.
 func checkLength(what, text string) error {
 	if len(text) > maxText {
 		return fmt.Errorf("%s: %d bytes long, at most %d are read", what, len(text), maxText)

@@ -11,7 +11,7 @@ import (
 
 var errNotDuration = errors.New("not a duration ([[HH:]MM:]SS[.ms])")
 
-// ParseDuration parses a duration as qsub takes it: [[HH:]MM:]SS[.ms]. Each field is a whole number
+// ParseDuration parses a duration in qsub's format: [[HH:]MM:]SS[.ms]. Each field is a whole number
 // that may exceed 59, so "90:00" is an hour and a half. Digits after the third of a fraction are
 // dropped. There are no days, no sign and no empty fields. ParseDuration fails on everything else
 // and on durations over 292 years.
@@ -48,8 +48,8 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// FormatDuration returns d as PBS writes durations, HH:MM:SS, to the nearest second; half a second
-// counts as one, as in PBS. Hours may have more than two digits. A negative d is written as
+// FormatDuration returns d in PBS's format, HH:MM:SS, rounded to the nearest second. Half a second
+// is rounded up, as in PBS. Hours may have more than two digits. A negative d is written as
 // 00:00:00.
 func FormatDuration(d time.Duration) string {
 	seconds := int64(max(d, 0) / time.Second)

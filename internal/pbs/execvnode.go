@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// VnodeChunk is what a job got from one vnode for one chunk.
+// VnodeChunk is a job's share of one vnode for one chunk.
 type VnodeChunk struct {
-	Vnode     string            // "n1" or "n1[0]"; a site may have given any other name
+	Vnode     string            // "n1" or "n1[0]"; a site may use any other name
 	Host      string            // as exec_host2 names it; without exec_host2, Vnode without its index
 	Resources map[string]string // values as PBS wrote them, without quotes; never nil
-	Chunk     int               // which chunk of the job, from 0: one may take parts of several vnodes
+	Chunk     int               // index of the job's chunk, from 0; one chunk may use several vnodes
 	MoM       string            // HOST:PORT of the vnode's pbs_mom; "" without exec_host2
 }
 
-// ParseExecVnode parses exec_vnode: (vnode:res=val:...[+vnode:res=val...])+(...). A chunk that PBS
-// took from several vnodes gives one VnodeChunk for each. Values are not checked; Share does that.
-// ParseExecVnode fails on anything that is not of that form, on a resource named twice in a part,
-// and on more than 100000 parts.
+// ParseExecVnode parses exec_vnode: (vnode:res=val:...[+vnode:res=val...])+(...). A chunk on
+// several vnodes results in one VnodeChunk for each. Values are not checked; Share does that.
+// ParseExecVnode fails on text of any other form, on a resource that occurs twice in a part, and on
+// more than 100000 parts.
 func ParseExecVnode(text string) ([]VnodeChunk, error) {
 	if err := checkLength("exec_vnode", text); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func parseVnodeChunk(text string) (VnodeChunk, error) {
 	return chunk, nil
 }
 
-// hostOf is a vnode's name without its index: the host, where vnodes are named after it.
+// hostOf returns a vnode's name without its index. That is the host if vnodes are named after it.
 func hostOf(vnode string) string {
 	if host, index, ok := strings.Cut(vnode, "["); ok && host != "" && isDigits(strings.TrimSuffix(index, "]")) {
 		return host
@@ -89,9 +89,9 @@ func hostOf(vnode string) string {
 	return vnode
 }
 
-// JobChunks is ParseExecVnode with the host of each chunk as exec_host2 names it. exec_host2 has
-// one part for each chunk, and the vnodes of a chunk are of one host (openpbs
-// src/resmom/start_exec.c, job_nodes_inner). An exec_host2 of another form is as none.
+// JobChunks is ParseExecVnode with the host of each chunk from exec_host2. exec_host2 has one part
+// per chunk, and all vnodes of a chunk are on one host (openpbs src/resmom/start_exec.c,
+// job_nodes_inner). An exec_host2 of another form is ignored.
 func JobChunks(execVnode, execHost2 string) ([]VnodeChunk, error) {
 	chunks, err := ParseExecVnode(execVnode)
 	if err != nil || execHost2 == "" {
@@ -109,8 +109,8 @@ func JobChunks(execVnode, execHost2 string) ([]VnodeChunk, error) {
 	return chunks, nil
 }
 
-// isVnode reports whether text can be a vnode's name; PBS lets it hold nearly anything (docs of
-// qmgr create node).
+// isVnode reports whether text can be a vnode's name. PBS allows nearly anything (docs of qmgr
+// create node).
 func isVnode(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`+:=()"',`, c) >= 0 {
@@ -121,8 +121,7 @@ func isVnode(text string) bool {
 }
 
 // Place returns exec_vnode for chunks that are all on one host. Every chunk is in parentheses,
-// Count times, sizes in kb. The chunks are taken as ParseSelect returns them, which bounds their
-// number.
+// Count times, sizes in kb. The chunks come from ParseSelect, which limits their number.
 func Place(host string, chunks []Chunk) string {
 	var b strings.Builder
 	i := 0

@@ -18,10 +18,10 @@ func HostName() (string, error) {
 	return name, nil
 }
 
-// Hosts returns the hosts of a job in the order of its chunks, each once: the first is the mother
-// superior's. The names are those of exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0") where
-// the job has it, as vnodes may have any name. The names of the vnodes of exec_vnode are the second
-// choice. A job with neither has no hosts. Hosts fails on texts that are not of these forms.
+// Hosts returns the hosts of a job in the order of its chunks, each once. The first is the mother
+// superior's. If the job has an exec_host2 ("n1.cluster:15002/0*2+n2.cluster:15002/0"), the names
+// come from there, because vnodes may have any name. Otherwise they come from the vnodes in
+// exec_vnode. A job with neither has no hosts. Hosts fails on texts of other forms.
 func Hosts(execVnode, execHost2 string) ([]string, error) {
 	var names []string
 	switch {
@@ -56,7 +56,7 @@ func distinct(texts []string) []string {
 	})
 }
 
-// execMoMs returns the pbs_mom of each chunk of exec_host2: HOST:PORT, or HOST.
+// execMoMs returns the pbs_mom of each chunk in exec_host2: HOST:PORT, or HOST.
 func execMoMs(text string) ([]string, error) {
 	if err := checkLength("exec_host2", text); err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func execMoMs(text string) ([]string, error) {
 	return parts, nil
 }
 
-// SameHost reports whether two names are one host's: they are equal, or one is the short form of
-// the other. SameHost holds for n1 and n1.cluster, but not for n1.a and n1.b, nor for anything
-// about an address that is not equal to it. No name is nobody's.
+// SameHost reports whether two names belong to one host: they are equal, or one is the short form
+// of the other. n1 and n1.cluster are the same host, but n1.a and n1.b are not. An address only
+// matches itself, and "" matches nothing.
 func SameHost(a, b string) bool {
 	if a == b {
 		return a != ""

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// HostShare is what a job got on one host, summed over the host's vnodes and chunks.
+// HostShare is a job's share of one host, summed over the host's vnodes and chunks.
 type HostShare struct {
-	NCPUs            int   // 0 when no chunk names ncpus
-	Mem, Vmem, HPMem *Size // nil when not asked for; PBS writes 0kb for a mem or vmem that was not
-	NGPUs            int   // 0 when no chunk names ngpus
+	NCPUs            int   // 0 if no chunk names ncpus
+	Mem, Vmem, HPMem *Size // nil if not requested; PBS writes 0kb for a mem or vmem that was not requested
+	NGPUs            int   // 0 if no chunk names ngpus
 	// other resources: sums of numbers and sizes, otherwise the distinct values joined by ","
 	Other map[string]string
 }
 
-// ErrNotOnHost is the cause when a job has no chunk on the host asked for.
+// ErrNotOnHost is the cause if a job has no chunk on the host.
 var ErrNotOnHost = errors.New("no chunk on this host")
 
-// OnHost returns what chunks hold on a host; see chunksOn and Share. OnHost fails with ErrNotOnHost
-// when none is there.
+// OnHost returns the share of chunks on a host; see chunksOn and Share. If there are none, it fails
+// with ErrNotOnHost.
 func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
 	here := chunksOn(chunks, host)
 	if here == nil {
@@ -31,8 +31,8 @@ func OnHost(chunks []VnodeChunk, host string) (HostShare, error) {
 	return Share(Pick(chunks, here))
 }
 
-// Share returns what chunks hold together. A value that is not of its resource's type and sums that
-// overflow are errors that name the value.
+// Share returns the total of chunks. If a value does not have its resource's type, or a sum
+// overflows, the error names the value.
 func Share(chunks []VnodeChunk) (HostShare, error) {
 	sums := map[string]*total{}
 	other := map[string][]string{}
@@ -87,7 +87,7 @@ func (s *HostShare) set(name, value string) {
 	s.Other[name] = value
 }
 
-// nonZero reads 0 as "not asked for": a limit of nothing would kill the job at its first page.
+// nonZero reads 0 as "not requested": a limit of 0 would kill the job at its first page.
 func nonZero(s Size) *Size {
 	if s == 0 {
 		return nil
@@ -95,8 +95,8 @@ func nonZero(s Size) *Size {
 	return &s
 }
 
-// merge makes one value of a resource that has no sum of its own. A site's resource has one when
-// its values are numbers: exec_vnode carries what is consumed.
+// merge combines the values of a resource for which Share has no sum. A site's resource is added up
+// if its values are numbers, because exec_vnode contains consumable resources.
 func merge(name string, values []string) string {
 	kinds := []kind{kindCount, kindSize}
 	if _, known := definitions[name]; known {
@@ -114,12 +114,12 @@ func merge(name string, values []string) string {
 	return strings.Join(distinct(values), ",")
 }
 
-// addFloats returns the sum of several numbers, false where one or the sum is none.
+// addFloats returns the sum of several numbers, or false if one of them or the sum is not a number.
 func addFloats(values []string) (sum string, ok bool) {
 	total := 0.0
 	for _, value := range values {
 		n, err := strconv.ParseFloat(value, 64)
-		if err != nil || strings.Trim(value, "0123456789.") != "" { // "inf" is no number that adds up
+		if err != nil || strings.Trim(value, "0123456789.") != "" { // "inf" cannot be added up
 			return "", false
 		}
 		total += n
@@ -127,7 +127,7 @@ func addFloats(values []string) (sum string, ok bool) {
 	return strconv.FormatFloat(total, 'f', -1, 64), len(values) > 1 && !math.IsInf(total, 0)
 }
 
-// Pick returns the chunks of the numbers.
+// Pick returns the chunks with these indices.
 func Pick(chunks []VnodeChunk, numbers []int) []VnodeChunk {
 	picked := make([]VnodeChunk, len(numbers))
 	for i, n := range numbers {

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// workdir is the directory below its home in which pbs_mom runs its hooks (openpbs
+// workdir is the directory below pbs_mom's home in which it runs its hooks (openpbs
 // src/resmom/mom_hook_func.c, run_hook).
 const workdir = "/mom_priv/hooks/tmp"
 
-// Links are the links of /proc.
+// Links reads links in /proc.
 type Links interface {
 	Readlink(name string) (string, error)
 	Path(name string) string
 }
 
-// HomeOfHook returns the home of the pbs_mom that runs a process as its hook: a host may have
-// several. The working directory of the process tells it. configured returns the home that is
-// configured, which counts where the process runs elsewhere, or where that home is the same
-// directory by another name. A home that this process cannot look into, as that of a MoM in a
-// container, is no absolute path.
+// HomeOfHook returns the home of the pbs_mom that runs a process as its hook, since a host may have
+// several. It is derived from the working directory of the process. configured returns the
+// configured home. That is the result if the process runs elsewhere, or if it is the same directory
+// under another name. A home that this process cannot read, such as that of a MoM in a container,
+// is not an absolute path.
 func HomeOfHook(proc Links, pid int, configured func() string) string {
 	link := strconv.Itoa(pid) + "/cwd"
 	cwd, err := proc.Readlink(link)
@@ -47,8 +47,8 @@ func HomeOfHook(proc Links, pid int, configured func() string) string {
 	return "not in reach: " + told
 }
 
-// HooksOfHook returns the folder of hooks of the pbs_mom that runs a process as its hook, "" when
-// it is not known. The kernel resolves the path in a container, too.
+// HooksOfHook returns the directory of hooks of the pbs_mom that runs a process as its hook, or ""
+// if it is not known. The kernel resolves the path even in a container.
 func HooksOfHook(proc Links, pid int) string {
 	link := strconv.Itoa(pid) + "/cwd"
 	if cwd, err := proc.Readlink(link); err != nil || !strings.HasSuffix(cwd, workdir) {
@@ -57,15 +57,15 @@ func HooksOfHook(proc Links, pid int) string {
 	return proc.Path(link) + "/.."
 }
 
-// jobFiles are the suffixes of MoM's files of a job. They are its record, the next version of that,
-// and the record while MoM starts and reads it. The name begins with hashname, which is the job's
-// id (openpbs src/resmom/job_recov_fs.c). The first suffix stands twice, as MoM may have given a
-// record its name back meanwhile.
+// jobFiles are the suffixes of MoM's files of a job: its record, the record's next version, and the
+// record while a starting MoM reads it. The name begins with hashname, which is the job's id
+// (openpbs src/resmom/job_recov_fs.c). The first suffix occurs twice, because MoM may have renamed
+// the record back meanwhile.
 var jobFiles = []string{".JB", ".JC", ".BD", ".JB"}
 
-// MoMHasTask reports whether the pbs_mom of a home has started a program of a job, by its file of
-// each task (openpbs src/resmom/mom_comm.c, task_save). The mother superior has one from the start
-// of the job's script on, for as long as it has the job.
+// MoMHasTask reports whether the pbs_mom of a home has started a program of a job. It checks for
+// MoM's file of each task (openpbs src/resmom/mom_comm.c, task_save). The mother superior has one
+// from the start of the job's script for as long as it has the job.
 func MoMHasTask(home, id string) (bool, error) {
 	if !filepath.IsAbs(home) {
 		return false, fmt.Errorf("home of pbs_mom: %s", home)
@@ -77,9 +77,8 @@ func MoMHasTask(home, id string) (bool, error) {
 	return len(tasks) > 0, err
 }
 
-// MoMHasJob reports whether the pbs_mom of a home has a job, by the files that it keeps of each.
-// MoMHasJob fails where there is no folder for them. The id is that of a job of PBS's, without a
-// slash.
+// MoMHasJob reports whether the pbs_mom of a home has files of a job. It fails if the directory for
+// them does not exist. The id is PBS's, without a slash.
 func MoMHasJob(home, id string) (bool, error) {
 	if !filepath.IsAbs(home) {
 		return false, fmt.Errorf("home of pbs_mom: %s", home)

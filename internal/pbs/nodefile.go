@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// HostSlots is what one chunk of a job is to MPI and OpenMP.
+// HostSlots describes one chunk of a job for MPI and OpenMP.
 type HostSlots struct {
 	Host    string
-	Slots   int // processes that MPI starts there: mpiprocs, else 1 for a chunk with cpus, 0 for one without
+	Slots   int // processes that MPI starts there: mpiprocs, else 1 for a chunk with cpus and 0 for one without
 	Threads int // ompthreads, else ncpus, at least 1
 }
 
 // Hostfile returns the job's chunks in order, at least one: a line of PBS_NODEFILE for each slot.
-// exec_vnode gives the host of a chunk, by exec_host2's name of that host if there is one.
-// schedselect gives what the chunk is to run, as exec_vnode names only what is consumed. A job
-// without exec_vnode has all of its chunks on node. Hostfile fails on text that is not of PBS's
-// form and on counts that are none.
+// exec_vnode determines the host of a chunk, under exec_host2's name if there is one. schedselect
+// determines its processes and threads, because exec_vnode contains only consumable resources. If a
+// job has no exec_vnode, all of its chunks are on node. Hostfile fails on text that does not have
+// PBS's form and on invalid counts.
 func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, error) {
 	wanted, err := asked(schedselect)
 	if err != nil {
@@ -36,12 +36,12 @@ func Hostfile(execVnode, execHost2, schedselect, node string) ([]HostSlots, erro
 	var hosts []string
 	var got []map[string]string
 	for _, c := range chunks {
-		if c.Chunk == len(hosts) { // the first vnode of a chunk stands for it
+		if c.Chunk == len(hosts) { // the first vnode of a chunk represents it
 			hosts, got = append(hosts, c.Host), append(got, c.Resources)
 		}
 	}
 	if len(wanted) == len(got) {
-		got = wanted // what is not consumed, mpiprocs and ompthreads, is there alone
+		got = wanted // mpiprocs and ompthreads are not consumable, so only schedselect has them
 	}
 	return hostSlots(got, func(i int) string { return hosts[i] })
 }

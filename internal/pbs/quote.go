@@ -7,8 +7,8 @@ import (
 
 var errQuote = errors.New("unbalanced quotes")
 
-// split cuts text at every sep that stands outside quotes. The pieces keep their quotes. split
-// fails when a quote is not closed.
+// split cuts text at every sep outside quotes. The pieces keep their quotes. It fails if a quote is
+// not closed.
 func split(text string, sep byte) ([]string, error) {
 	var pieces []string
 	var quote byte
@@ -32,8 +32,8 @@ func split(text string, sep byte) ([]string, error) {
 	return append(pieces, text[start:]), nil
 }
 
-// unquote returns the value that text spells: bare, or as a whole in double or single quotes. There
-// is no escape character; a value with both kinds of quotes cannot be written.
+// unquote returns the value of text, which is bare or entirely in double or single quotes. There is
+// no escape character; a value with both kinds of quotes cannot be written.
 func unquote(text string) (string, error) {
 	if text == "" {
 		return "", errors.New("no value")

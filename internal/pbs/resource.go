@@ -23,14 +23,14 @@ const (
 // definition is what PBS knows about a resource.
 type definition struct {
 	kind     kind
-	chunk    bool // asked for in a chunk (flag h of PBS); otherwise for the whole job
+	chunk    bool // requested in a chunk (flag h of PBS); otherwise for the whole job
 	sum      bool // the job's amount is the sum over its chunks (flags n, f)
 	positive bool // 0 is refused
 }
 
 // definitions holds PBS's own resources (src/lib/Libattr/master_resc_def_all.xml) and those that
-// its cgroups hook has the server define: hpmem, ngpus, nmics, cgswap. A resource that is not in it
-// is a site's own, with a string for value.
+// its cgroups hook needs on the server: hpmem, ngpus, nmics, cgswap. All others are a site's own,
+// with string values.
 var definitions = map[string]definition{
 	"ncpus":      {kind: kindCount, chunk: true, sum: true},
 	"ngpus":      {kind: kindCount, chunk: true, sum: true},
@@ -59,8 +59,8 @@ var definitions = map[string]definition{
 	"software":      {kind: kindString},
 }
 
-// Type returns the type of a resource of PBS's own, as its Python module calls it: long, size,
-// duration or string. A site's own resource has "".
+// Type returns the type of one of PBS's own resources, named as in its Python module: long, size,
+// duration or string. For a site's own resource it is "".
 func Type(resource string) string {
 	d, known := definitions[resource]
 	if !known {
@@ -74,13 +74,14 @@ var (
 	errNoResource = errors.New("a resource is missing")
 )
 
-// ResourceError returns err with the resource and its value, as Shown quotes them.
+// ResourceError returns err with the resource and its value, quoted by Shown.
 func ResourceError(name, value string, err error) error {
 	return fmt.Errorf("resource %s=%s: %w", Shown(name), Shown(value), err)
 }
 
-// parseResource parses name=value, checks the value of a resource that PBS knows, and returns its
-// name as PBS spells it (resource names have no case). Spaces around name and value are dropped.
+// parseResource parses name=value and checks the value if PBS knows the resource. It returns the
+// name in PBS's spelling (resource names are case insensitive). Spaces around name and value are
+// dropped.
 func parseResource(text string) (name, value string, err error) {
 	name, spelt, ok := strings.Cut(text, "=")
 	name, spelt = strings.Trim(name, " "), strings.Trim(spelt, " ")
@@ -106,10 +107,10 @@ func parseResource(text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// CheckResources reports whether the values of a resource list from outside, such as an event's
-// Resource_List, are of their resources' types. CheckResources is laxer than ParseResourceList,
-// which reads what a user asks for. mem may be 0, and select and place are not looked into. The
-// error names the first bad resource, by name, and its value.
+// CheckResources checks that the values of a resource list from outside, such as an event's
+// Resource_List, have their resources' types. It is laxer than ParseResourceList, which reads
+// users' requests: mem may be 0, and select and place are not checked. The error names the first
+// bad resource, in order of names, and its value.
 func CheckResources(resources map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
 		err := definitions[name].kind.check(resources[name])
@@ -123,7 +124,7 @@ func CheckResources(resources map[string]string) error {
 	return nil
 }
 
-// check reports whether a user may ask for value.
+// check reports whether a user may request value.
 func (d definition) check(value string) error {
 	if err := d.kind.check(value); err != nil {
 		return err
@@ -161,7 +162,7 @@ func parseCount(value string) (int64, error) {
 	return n, nil
 }
 
-// total adds up the values of one resource; times is how often a value counts.
+// total adds up the values of one resource. times is how often a value counts.
 type total struct {
 	kind  kind
 	n     int64
@@ -200,8 +201,7 @@ func (t *total) String() string {
 	return strconv.FormatInt(t.n, 10)
 }
 
-// names returns the resources in the order PBS writes them here: ncpus, mem, then the others by
-// name.
+// names returns the resources in PBS's order: ncpus, mem, then the others by name.
 func names(resources map[string]string) []string {
 	rank := func(name string) int { return slices.Index([]string{"mem", "ncpus"}, name) }
 	return slices.SortedFunc(maps.Keys(resources), func(a, b string) int {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Request is what a job asks for: the -l arguments of qsub, with the defaults that a PBS server
-// adds.
+// Request is a job's request: the -l arguments of qsub, with the defaults that a PBS server adds.
 type Request struct {
 	Select []Chunk // never empty; every chunk has an ncpus
 	// Resource_List: job-wide resources such as walltime, and the sums over the chunks (ncpus, mem)
@@ -18,12 +17,12 @@ type Request struct {
 
 // ParseResourceList parses qsub's -l arguments, each a list of name=value joined by commas. The
 // names are select, place, job-wide resources, or those of the old form ncpus=2,mem=64mb, which
-// asks for one chunk. A chunk without ncpus gets ncpus=1. A call without arguments asks for
+// requests one chunk. A chunk without ncpus gets ncpus=1. Without arguments, the request is
 // select=1:ncpus=1.
 //
-// ParseResourceList fails, naming resource and value, on a resource given twice and on a value of
-// the wrong type. Chunk resources beside select or place, nodes= and sums that overflow are errors,
-// too.
+// ParseResourceList fails on a duplicate resource and on a value of the wrong type, and names the
+// resource and value. Chunk resources together with select or place, nodes=, and sums that overflow
+// are errors too.
 func ParseResourceList(args ...string) (Request, error) {
 	given, err := parseArgs(args)
 	if err != nil {
@@ -84,7 +83,8 @@ func parseArgs(args []string) (map[string]string, error) {
 	return given, nil
 }
 
-// parseArg is parseResource, but leaves the quotes inside a select specification to ParseSelect.
+// parseArg is like parseResource, but leaves the quotes inside a select specification to
+// ParseSelect.
 func parseArg(text string) (name, value string, err error) {
 	if name, spec, ok := strings.Cut(text, "="); ok && strings.EqualFold(strings.Trim(name, " "), "select") {
 		spec = strings.Trim(spec, " ")
@@ -96,7 +96,7 @@ func parseArg(text string) (name, value string, err error) {
 	return parseResource(text)
 }
 
-// chunksOf returns the chunks that given asks for. The resources of the old form that go into the
+// chunksOf returns the chunks that given requests. Resources of the old form that belong to the
 // chunk are deleted from given.
 func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, err error) {
 	spec, hasSelect := given["select"]
@@ -120,7 +120,7 @@ func chunksOf(given map[string]string, hasPlace bool) (chunks []Chunk, err error
 	return chunks, nil
 }
 
-// sum returns what chunks ask for together.
+// sum returns the total request of chunks.
 func sum(chunks []Chunk) (map[string]string, error) {
 	totals := map[string]*total{}
 	for _, chunk := range chunks {
@@ -144,14 +144,14 @@ func sum(chunks []Chunk) (map[string]string, error) {
 	return sums, nil
 }
 
-// placeFields are the fields of a place specification; a field of each row may be given once.
+// placeFields are the fields of a place specification. At most one field of each row may be given.
 var placeFields = [][]string{
 	{"free", "pack", "scatter", "vscatter"},
 	{"excl", "exclhost", "shared"},
 }
 
-// checkPlace reports whether spec is [arrangement][:sharing][:group=resource], in any order as PBS
-// takes it.
+// checkPlace reports whether spec is [arrangement][:sharing][:group=resource], in any order, as PBS
+// accepts it.
 func checkPlace(spec string) error {
 	var seen [3]bool
 	for field := range strings.SplitSeq(spec, ":") {

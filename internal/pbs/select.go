@@ -16,7 +16,7 @@ type Chunk struct {
 
 // ParseSelect parses the value of qsub's -l select= (and schedselect): chunks of the form
 // [N:]res=val[:res=val...], joined by "+". Values of resources that PBS knows are checked.
-// ParseSelect fails on a resource named twice in a chunk, on one that belongs to the whole job
+// ParseSelect fails on a resource that occurs twice in a chunk, on one for the whole job
 // (walltime), and on more than 100000 chunks. Errors name resource and value.
 func ParseSelect(text string) ([]Chunk, error) {
 	if err := checkLength("select", text); err != nil {
@@ -76,7 +76,7 @@ func parseChunk(text string) (Chunk, error) {
 // isJobWide reports whether name is one of the specifications that cannot be nested.
 func isJobWide(name string) bool { return name == "select" || name == "place" || name == "nodes" }
 
-// FormatSelect is the inverse of ParseSelect and writes what PBS calls schedselect:
+// FormatSelect is the inverse of ParseSelect and returns a schedselect:
 // "1:ncpus=2:mem=64mb+2:ncpus=1".
 func FormatSelect(chunks []Chunk) string {
 	var b strings.Builder
@@ -92,9 +92,9 @@ func FormatSelect(chunks []Chunk) string {
 	return b.String()
 }
 
-// Asks reports whether chunks ask for value of a resource: together, where it is a number or a
-// size, else each chunk that names it. PBS makes Resource_List of select in this way
-// (src/server/svr_jobfunc.c, set_chunk_sum).
+// Asks reports whether chunks request value of a resource. For a number or a size that is their
+// total; otherwise each chunk that names the resource must request it. PBS derives Resource_List
+// from select in this way (src/server/svr_jobfunc.c, set_chunk_sum).
 func Asks(chunks []Chunk, name, value string) bool {
 	for _, k := range []kind{kindCount, kindSize} {
 		want, have := &total{kind: k}, &total{kind: k}

@@ -18,13 +18,13 @@ var (
 	errTooLarge = errors.New("too large")
 )
 
-// units in the order of their shifts: units[i] stands for 1 << (10*i) bytes.
+// units are in the order of their shifts: units[i] means 1 << (10*i) bytes.
 const units = "bkmgtp"
 
-// ParseSize parses a size as qsub takes it: a whole number of bytes, or one with a unit. The units
-// are b, kb, mb, gb, tb and pb, and w, kw, mw, gw, tw and pw for words of 8 bytes. Either case will
-// do. The b may be left out after k to p. ParseSize fails on everything else, a negative size
-// included, and on sizes of 8 EiB and more.
+// ParseSize parses a size in qsub's format: a whole number of bytes, or one with a unit. The units
+// are b, kb, mb, gb, tb and pb, and w, kw, mw, gw, tw and pw for words of 8 bytes. Case does not
+// matter. The b may be left out after k to p. ParseSize fails on everything else, including
+// negative sizes and sizes of 8 EiB and more.
 func ParseSize(text string) (Size, error) {
 	s, _, err := parseSize(text)
 	if err != nil {
@@ -33,8 +33,8 @@ func ParseSize(text string) (Size, error) {
 	return s, nil
 }
 
-// parseSize also returns the shift of the unit that text is written in. The shift is 0 for bytes
-// and for words of any unit, as those have no unit of their own in bytes.
+// parseSize also returns the shift of the unit in text. It is 0 for bytes and for words with any
+// prefix, which have no corresponding unit in bytes.
 func parseSize(text string) (s Size, shift uint, err error) {
 	end := 0
 	for end < len(text) && '0' <= text[end] && text[end] <= '9' {
@@ -66,8 +66,8 @@ func parseSize(text string) (s Size, shift uint, err error) {
 	return Size(n * factor), shift, nil
 }
 
-// String returns s exactly, in kb where it is a whole number of them, as PBS writes sizes:
-// "65536kb", else "100b".
+// String returns s exactly, in kb if it is a whole number of kb, as PBS writes sizes: "65536kb",
+// else "100b".
 func (s Size) String() string {
 	if s%1024 == 0 {
 		return s.KB()
