@@ -9,29 +9,29 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds on the series of all hosts of a job together. A report of 1,000 hosts has some 2 MB of
-// series, one of 50,000 less than 20 MB.
+// Bounds on the series of all hosts of a job together. A report on 1,000 hosts has about 2 MB of
+// series, and one on 50,000 hosts less than 20 MB.
 const (
 	pointsOfJob  = 24_000 // in the series of all hosts
 	leastOfAHost = 4
 )
 
-// Share returns how many points each host of a job on so many hosts may have. Each device there may
-// have as many. Up to 66 hosts have MostPoints.
+// Share returns how many points each host, and each device on it, may have for a job on so many
+// hosts. With up to 66 hosts, that is MostPoints.
 func Share(hosts int) int {
 	return min(max(pointsOfJob/max(hosts, 1), leastOfAHost), MostPoints)
 }
 
-// Job are the series of a job, by host.
+// Job holds the series of a job, by host.
 type Job map[string]Host
 
-// Host are the series of one host of a job.
+// Host holds the series of one host of a job.
 type Host struct {
 	Host    *hostapi.Series            `json:"host,omitempty"`
 	Devices map[string]*hostapi.Series `json:"devices,omitempty"` // by DeviceUsage.ID
 }
 
-// Check returns an error if a series is none that a hook can say.
+// Check returns an error if a series is one that a hook could not have reported.
 func (j Job) Check() error {
 	var errs []error
 	for name, of := range j {
@@ -57,13 +57,13 @@ func In(hosts map[string]*hostapi.HostUsage) bool {
 	return false
 }
 
-// Without returns the usage of hosts without series. The result shares with hosts what has none.
+// Without returns the usage of hosts without series. Entries without series are shared with hosts.
 func Without(hosts map[string]*hostapi.HostUsage) map[string]*hostapi.HostUsage {
 	return Job{}.Join(hosts)
 }
 
-// Append returns the series with the points that the usage of hosts has. A series that gets points
-// has most at the most. The result shares with j what it has not appended to.
+// Append returns the series with the points in the usage of hosts appended. A series that gets
+// points has at most most of them. Unchanged series are shared with j.
 func (j Job) Append(hosts map[string]*hostapi.HostUsage, most int) Job {
 	all := make(Job, len(j))
 	maps.Copy(all, j)
@@ -90,8 +90,8 @@ func (j Job) Append(hosts map[string]*hostapi.HostUsage, most int) Job {
 	return all
 }
 
-// Join returns the usage of hosts with these series in place of those that it has. The result
-// shares with hosts and j what it did not change.
+// Join returns the usage of hosts with their series replaced by these. Unchanged parts are shared
+// with hosts and j.
 func (j Job) Join(hosts map[string]*hostapi.HostUsage) map[string]*hostapi.HostUsage {
 	joined := make(map[string]*hostapi.HostUsage, len(hosts))
 	for name, u := range hosts {

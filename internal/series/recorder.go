@@ -9,13 +9,13 @@ import (
 )
 
 // Recorder collects the points of a hook's series until they have been in two answers. An answer
-// may come to nothing, as when the job ends meanwhile, and the host counts a repeated point once. A
-// point leaves no garbage once there have been as many. A Recorder is for one goroutine at a time.
+// may get lost, for example if the job ends meanwhile, and the host ignores repeated points. Memory
+// of old points is reused. A Recorder is for one goroutine at a time.
 type Recorder struct {
 	names  []string
 	times  []int64
 	values []hostapi.Column // by names
-	handed int              // points that were in an answer already
+	handed int              // points that were already in an answer
 }
 
 // NewRecorder returns a recorder of points with these columns.
@@ -23,7 +23,7 @@ func NewRecorder(names ...string) *Recorder {
 	return &Recorder{names: names, values: make([]hostapi.Column, len(names))}
 }
 
-// Last returns the time of the newest point, 0 before there is one.
+// Last returns the time of the newest point, or 0 if there is none.
 func (r *Recorder) Last() int64 {
 	if len(r.times) == 0 {
 		return 0
@@ -31,19 +31,19 @@ func (r *Recorder) Last() int64 {
 	return r.times[len(r.times)-1]
 }
 
-// Add adds a point, with a value for each column; NaN is not known. The point's time has to be
-// after Last.
+// Add adds a point, with a value for each column; NaN means unknown. The point's time must be after
+// Last.
 func (r *Recorder) Add(at int64, values ...float64) {
 	r.times = append(r.times, at)
 	for i, value := range values {
 		r.values[i] = append(r.values[i], value)
 	}
-	if len(r.times) > MostPoints { // nobody has asked for a long time
+	if len(r.times) > MostPoints { // there was no answer for a long time
 		r.thin()
 	}
 }
 
-// thin merges points. A point that was merged with later ones is handed out again.
+// thin merges points. A point that was merged with later ones is answered again.
 func (r *Recorder) thin() {
 	before := int64(math.MinInt64)
 	if r.handed > 0 {
@@ -57,7 +57,7 @@ func (r *Recorder) thin() {
 	r.handed, _ = slices.BinarySearch(r.times, before+1)
 }
 
-// series returns what there is, and shares it.
+// series returns the points without copying them.
 func (r *Recorder) series() *hostapi.Series {
 	s := &hostapi.Series{Times: r.times, Columns: make(map[string]hostapi.Column, len(r.names))}
 	for i, name := range r.names {
@@ -66,8 +66,8 @@ func (r *Recorder) series() *hostapi.Series {
 	return s
 }
 
-// Answer returns the points for an answer, nil if there are none. A column without a value is left
-// out.
+// Answer returns the points for an answer, or nil if there are none. Columns without values are
+// left out.
 func (r *Recorder) Answer() *hostapi.Series {
 	if len(r.times) == 0 {
 		return nil
@@ -87,11 +87,11 @@ func (r *Recorder) Answer() *hostapi.Series {
 }
 
 // Pause returns the time from now to the next point of a series that began age ago, and how much
-// later it may be. Points are interval apart at first. The distance doubles where they would become
-// more than MostPoints.
+// later it may be. At first, points are interval apart. The distance doubles whenever there would
+// be more than MostPoints.
 //
-// All points are at multiples of their distance by the clock. So one wake-up serves all jobs of a
-// node, and the hosts of a job have points of the same moments.
+// All points are at multiples of their distance on the clock. So one wake-up serves all jobs of a
+// node, and all hosts of a job have points at the same times.
 func Pause(interval, age time.Duration, now time.Time) (pause, slack time.Duration) {
 	for age/MostPoints >= interval {
 		interval *= 2

@@ -1,5 +1,5 @@
-// Package series folds series of what a job used over time: points are appended, and merged where
-// they become too many.
+// Package series folds series of a job's usage over time: points are appended, and merged if there
+// are too many.
 package series
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// MostPoints bounds a series that is kept.
+// MostPoints is the maximum number of points in a stored series.
 const MostPoints = 360
 
-// gauges are the columns of which the greatest value of merged points counts. The others are means
-// since the point before.
+// gauges are the columns in which a merged point gets the greatest value. The others are means
+// since the previous point.
 var gauges = []string{hostapi.ColumnRSSBytes, hostapi.ColumnCacheBytes, hostapi.ColumnPids,
 	hostapi.ColumnDeviceMemBytes}
 
@@ -67,8 +67,8 @@ func unmeasured(n int) hostapi.Column {
 	return column
 }
 
-// thin merges points of s where there are more than most. Points of one span of time are merged, so
-// that the series has about half of most. A merged point has the time of its last one.
+// thin merges points of s if there are more than most. It merges the points in each span of time,
+// so that about half of most remain. A merged point has the time of its last one.
 func thin(s *hostapi.Series, most int) *hostapi.Series {
 	n := len(s.Times)
 	if n <= most {
@@ -94,7 +94,7 @@ func thin(s *hostapi.Series, most int) *hostapi.Series {
 	return merged
 }
 
-// Greatest returns the greatest value that was measured; NaN if none was.
+// Greatest returns the greatest measured value, or NaN if there is none.
 func Greatest(values hostapi.Column) float64 {
 	most := math.NaN()
 	for _, value := range values {
@@ -105,8 +105,8 @@ func Greatest(values hostapi.Column) float64 {
 	return most
 }
 
-// mean returns the mean of the values from first to end, each weighed by the time since the point
-// before it. Values that were not measured do not count.
+// mean returns the mean of the values from first to end, each weighted by the time since the
+// previous point. Values that were not measured do not count.
 func mean(times []int64, column hostapi.Column, first, end int) float64 {
 	sum, weight := 0.0, 0.0
 	for i := first; i < end; i++ {

@@ -7,9 +7,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Spread returns n values of a column, each of an equal part of the time between two. A point tells
-// of the time since the point before. The greatest value in a part counts of a gauge, else the
-// mean. A part of which nothing was measured is NaN.
+// Spread divides the time between from and to into n equal parts, and returns a value of the column
+// for each. A point covers the time since the previous point. The value is the greatest one for a
+// gauge, otherwise the mean. It is NaN if nothing was measured.
 func Spread(s *hostapi.Series, column string, from, to int64, n int) []float64 {
 	values := unmeasured(n)
 	if s == nil || to <= from || len(s.Columns[column]) != len(s.Times) {
@@ -39,7 +39,8 @@ func Spread(s *hostapi.Series, column string, from, to int64, n int) []float64 {
 	return values
 }
 
-// since returns from when on a point tells. The first one tells of as long a time as the next.
+// since returns the time from which a point counts. The first point covers as long a time as the
+// next one.
 func since(times []int64, i int) int64 {
 	switch {
 	case i > 0:

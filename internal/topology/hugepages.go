@@ -16,16 +16,15 @@ type HugePages struct {
 	// Default is the size in bytes of the kernel's default huge page, that of hpmem; 0 without huge
 	// pages.
 	Default int64
-	// Total is what there is, in bytes by page size in bytes. Sizes that the kernel knows and has
-	// no page of are in it.
+	// Total has the huge pages in bytes, by page size in bytes. It includes sizes without pages.
 	Total map[int64]int64
 }
 
 const hugePagesDir = "kernel/mm/hugepages"
 
 // ScanHugePages reads /sys/kernel/mm/hugepages (Documentation/admin-guide/mm/hugetlbpage.rst) and
-// Hugepagesize of /proc/meminfo. ScanHugePages is apart from Scan since the administrator may
-// change the totals at any time. A kernel without huge pages has none, which is no error.
+// Hugepagesize of /proc/meminfo. It is separate from Scan because the administrator may change the
+// totals at any time. If the kernel does not support huge pages, the result is empty.
 func ScanHugePages(roots kernfs.Roots) (HugePages, error) {
 	h := HugePages{}
 	var err error
@@ -40,8 +39,8 @@ func ScanHugePages(roots kernfs.Roots) (HugePages, error) {
 	return h, nil
 }
 
-// NUMAHugePages returns the huge pages of one NUMA node, in bytes by page size in bytes; nil where
-// the kernel tells none.
+// NUMAHugePages returns the huge pages of one NUMA node, in bytes by page size in bytes, or nil if
+// the kernel does not show them.
 func NUMAHugePages(sys *kernfs.FS, node int) (map[int64]int64, error) {
 	return readHugePages(sys, fmt.Sprintf("%s/node%d/hugepages", nodeDir, node))
 }

@@ -3,9 +3,9 @@
 // The package owns /sys/devices/system/cpu (Documentation/ABI/stable/sysfs-devices-system-cpu),
 // /sys/devices/system/node (Documentation/ABI/stable/sysfs-devices-node), the totals of
 // /proc/meminfo, and the kernel's own limits of tasks. A Node is a snapshot: nothing changes it
-// after Scan. Cpus that are offline are not in it. Facts that a kernel does not give are degraded,
-// not guessed. Every cpu is a core of its own in socket 0 when there are no topology files. A
-// machine that has no NUMA is one node 0 with all the memory.
+// after Scan. Cpus that are offline are not in it. If a kernel does not provide a fact, Scan uses
+// the simplest value and does not guess. Without topology files, every cpu is a separate core in
+// socket 0. A machine without NUMA is one node 0 with all the memory.
 package topology
 
 import "github.com/hookhost/hookhost/internal/kernfs"
@@ -15,22 +15,22 @@ type Node struct {
 	CPUs      []CPU        // online cpus, ascending by ID
 	Online    kernfs.IDSet // the same cpus as a set
 	NUMA      []NUMANode   // ascending by ID; never empty
-	MemTotal  int64        // bytes, as /proc/meminfo has it
+	MemTotal  int64        // bytes, as in /proc/meminfo
 	SwapTotal int64        // bytes
 	// Tasks is how many processes and threads the kernel can have: kernel.pid_max, or
-	// kernel.threads-max where that is less (Documentation/admin-guide/sysctl/kernel.rst). 0 where
-	// it does not tell.
+	// kernel.threads-max if that is less (Documentation/admin-guide/sysctl/kernel.rst). It is 0 if
+	// unknown.
 	Tasks   int64
-	Threads int // online threads of the core that has the most of them; 1 without hyperthreads
+	Threads int // online threads of the core with the most; 1 without hyperthreading
 }
 
-// CPU is one hardware thread, which is what the kernel calls a cpu.
+// CPU is one hardware thread, which the kernel calls a cpu.
 type CPU struct {
 	ID int
 	// Core is the lowest online cpu of the same core. Unlike the kernel's core_id it is unique in
 	// the machine.
 	Core     int
-	Socket   int          // physical_package_id; 0 where the kernel knows none
+	Socket   int          // physical_package_id; 0 if unknown
 	NUMA     int          // ID of its NUMANode
 	Siblings kernfs.IDSet // the online cpus of its core, itself included
 }
@@ -39,9 +39,9 @@ type CPU struct {
 type NUMANode struct {
 	ID   int
 	CPUs kernfs.IDSet // online cpus; empty for a memory-only node
-	// MemTotal is in bytes; 0 for a node without memory and where the kernel does not tell.
+	// MemTotal is in bytes. It is 0 for a node without memory, or if unknown.
 	MemTotal int64
-	// HasMemory reports whether cpuset.mems may name the node: the kernel refuses one without
+	// HasMemory reports whether cpuset.mems may contain the node: the kernel refuses nodes without
 	// memory.
 	HasMemory bool
 }

@@ -15,9 +15,9 @@ const (
 	nodeDir = "devices/system/node"
 )
 
-// Scan reads the machine's topology below roots.Sys and roots.Proc. Files that a kernel does not
-// have are no error. A file that is there and cannot be read or understood is an error. So is a
-// machine without any cpu or without MemTotal.
+// Scan reads the machine's topology below roots.Sys and roots.Proc. It is not an error if a kernel
+// lacks a file. It is one if a file exists but cannot be read or parsed, and if there is no cpu or
+// no MemTotal.
 func Scan(roots kernfs.Roots) (*Node, error) {
 	node := &Node{}
 	err := node.readTotals(roots.Proc)
@@ -42,8 +42,8 @@ func Scan(roots kernfs.Roots) (*Node, error) {
 	return node, nil
 }
 
-// Again returns n while its totals of memory, swap and tasks are the kernel's, and otherwise a new
-// Scan. Memory may be added to a running machine, swap turned on, and pid_max set.
+// Again returns n if its totals of memory, swap and tasks still match the kernel's, otherwise a new
+// Scan. On a running machine, memory may be added, swap turned on and pid_max set.
 func (n *Node) Again(roots kernfs.Roots) (*Node, error) {
 	var now Node
 	if err := now.readTotals(roots.Proc); err != nil {
@@ -70,7 +70,7 @@ func readCPUs(sys *kernfs.FS, node *Node) ([]CPU, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		// A cpu on its way off or on is missing from its own list for a moment.
+		// While a cpu goes offline or online, it is missing from its own list.
 		siblings = siblings.Intersect(node.Online).Union(kernfs.IDs(id))
 		socket, err := readID(sys, dir+"physical_package_id")
 		if err != nil {
@@ -111,7 +111,7 @@ func readNUMA(sys *kernfs.FS, node *Node) ([]NUMANode, error) {
 			return nil, err
 		}
 		n.MemTotal = total
-		n.HasMemory = total > 0 || err != nil // what is not told is no reason to leave a node out
+		n.HasMemory = total > 0 || err != nil // an unknown amount is no reason to leave out a node
 		if knowsMemory {
 			n.HasMemory = withMemory.Has(id)
 		}
@@ -119,14 +119,14 @@ func readNUMA(sys *kernfs.FS, node *Node) ([]NUMANode, error) {
 	}
 	nodes[0].CPUs = nodes[0].CPUs.Union(rest)
 	if len(nodes) == 1 {
-		// A kernel that initializes its memory lazily counts in the node only what it has got to so
+		// If the kernel initializes memory lazily, the node counts only the memory initialized so
 		// far.
 		nodes[0].MemTotal = node.MemTotal
 	}
 	return nodes, nil
 }
 
-// readList reads the list file name, or where there is none lists the directories prefixN in dir.
+// readList reads the list file name. If there is none, it lists the directories prefixN in dir.
 func readList(sys *kernfs.FS, name, dir, prefix string) (kernfs.IDSet, error) {
 	ids, err := sys.IDSet(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -147,8 +147,8 @@ func readList(sys *kernfs.FS, name, dir, prefix string) (kernfs.IDSet, error) {
 	return kernfs.IDs(found...), nil
 }
 
-// readID reads a file with one number. A missing file and -1, which is what the kernel writes for
-// "unknown", are 0.
+// readID reads a file with one number. A missing file counts as 0, and so does -1, which the kernel
+// writes for "unknown".
 func readID(sys *kernfs.FS, name string) (int, error) {
 	b, err := sys.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

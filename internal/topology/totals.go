@@ -9,7 +9,7 @@ import (
 )
 
 // readTotals returns MemTotal and SwapTotal of a meminfo file in bytes. A NUMA node has no
-// SwapTotal, nor has a kernel without swap support.
+// SwapTotal. A kernel without swap support has none either.
 func readTotals(dir *kernfs.FS, file string) (mem, swap int64, err error) {
 	values, err := dir.Meminfo(file, "MemTotal", "SwapTotal")
 	if err != nil {
@@ -22,7 +22,7 @@ func readTotals(dir *kernfs.FS, file string) (mem, swap int64, err error) {
 	return mem, values["SwapTotal"], nil
 }
 
-// readTotals reads what the whole node has of memory, swap and tasks.
+// readTotals reads the node's totals of memory, swap and tasks.
 func (n *Node) readTotals(proc *kernfs.FS) (err error) {
 	if n.MemTotal, n.SwapTotal, err = readTotals(proc, "meminfo"); err != nil {
 		return err
