@@ -81,7 +81,7 @@ func cpusetFlag(file string, at func(*Limits) *bool) knob {
 // only if the flag is on while the nodes change. On v2 it always moves.
 var migrateKnob = knob{file: "cpuset.memory_migrate"}
 
-// migrate turns the flag on and off around a change of NUMA nodes on v1.
+// migrate turns the flag on before a change of NUMA nodes on v1, and off afterwards.
 func migrate(from *Limits, plan []write) []write {
 	mems := slices.IndexFunc(plan, func(w write) bool { return w.File == cpusetMems })
 	if mems < 0 || from == nil {

@@ -13,8 +13,8 @@ const jobMark = "trusted.hookhost.job"
 // maxJobMark is less than the kernel's limit for an attribute (XATTR_SIZE_MAX, 64 KiB).
 const maxJobMark = 60 << 10
 
-// JobMark says which job a cgroup belongs to and what the job was assigned. The mark exists as long
-// as the cgroup, even if files are lost. A resize replaces the whole mark.
+// JobMark names the job that a cgroup belongs to, and contains the job's assignment. The mark
+// exists as long as the cgroup, even if files are lost. A resize replaces the whole mark.
 //
 // The kernel's files show the limits in force. The host keeps track of time and suspensions.
 type JobMark struct {
@@ -24,7 +24,7 @@ type JobMark struct {
 	Assigned `json:"granted"`
 }
 
-// Assigned is what a job has on its host, as decided by begin or by its last resize.
+// Assigned is a job's share of its host, as decided by begin or by its last resize.
 type Assigned struct {
 	// Limits are the job's limits as they were decided. Nil means unknown. The kernel's limits may
 	// differ, for example if the kernel does not limit mem.

@@ -78,7 +78,7 @@ func (j *Job) killTracers(r *KillResult) error {
 }
 
 // killRound is the time after which the kill is repeated, because a process may have been attached
-// meanwhile. Each uninterruptible process costs only one wake-up per round.
+// meanwhile. So an uninterruptible process costs only one wake-up per round.
 const killRound = time.Second
 
 // killTree kills everything in the v2 tree with cgroup.kill (Linux 5.14), which processes cannot

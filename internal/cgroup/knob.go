@@ -211,7 +211,7 @@ const (
 // bytes, rounded down to whole pages, including huge ones of up to 16 GiB.
 const unlimited = math.MaxInt64 - 1<<35
 
-// holds reports whether the kernel's value got is what want asks for.
+// holds reports whether the kernel's value got corresponds to want.
 func (f format) holds(want, got string) bool {
 	switch f {
 	case asSize:

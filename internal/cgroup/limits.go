@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Limits is what a job may use. The zero value does not limit anything.
+// Limits holds the limits of a job. The zero value does not limit anything.
 type Limits struct {
 	// Mem limits memory, in bytes, including page cache and kernel memory. The kernel rounds it
 	// down to whole pages. On v1 it separately limits the buffers of TCP and UDP to the same
@@ -95,8 +95,8 @@ func (t *Tree) lack() string {
 }
 
 // Limits returns the limits in force, as the kernel shows them. If names are given, it returns only
-// what jobs divide among themselves of these controllers: memory and swap, cpus, NUMA nodes, tasks,
-// huge pages. It fails with ErrNotFound if the job has no cgroup.
+// limits of these controllers that jobs divide among themselves: memory and swap, cpus, NUMA nodes,
+// tasks, huge pages. It fails with ErrNotFound if the job has no cgroup.
 func (j *Job) Limits(names ...string) (Limits, error) {
 	var l Limits
 	found := false

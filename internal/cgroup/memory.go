@@ -6,7 +6,7 @@ import (
 )
 
 // memoryController limits and counts memory (cgroup-v1/memory.rst; cgroup-v2.rst, "Memory").
-// memory_*.go have what does not fit into a table.
+// memory_*.go contain everything that does not fit into a table.
 var memoryController = controller{
 	name: "memory",
 	v1: []knob{

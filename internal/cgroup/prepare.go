@@ -103,7 +103,7 @@ func makeDir(dir *kernfs.FS) error {
 	return nil
 }
 
-// explain adds what the kernel's error means in this case.
+// explain adds the meaning of the kernel's error in this case.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EROFS):

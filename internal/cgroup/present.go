@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Present is what a job is using at the moment. A nil field means that this kernel does not provide
-// it.
+// Present is a job's current usage. A nil field means that this kernel does not provide it.
 type Present struct {
 	CPU      *time.Duration // cpu time so far, including processes that have ended
 	Mem      *int64         // bytes, anonymous and shared
@@ -17,9 +16,9 @@ type Present struct {
 	OOMKills *int64         // processes that the kernel killed because memory ran out
 }
 
-// Present reads what the job is using now, from a few files, while Usage reads all counters.
-// Present fails with ErrNotFound if the job has no cgroup. With any other error, the fields that
-// could be read are still set.
+// Present reads the job's current usage from a few files, while Usage reads all counters. Present
+// fails with ErrNotFound if the job has no cgroup. With any other error, the fields that could be
+// read are still set.
 func (j *Job) Present() (Present, error) {
 	var p Present
 	r := &reader{}

@@ -127,15 +127,15 @@ func (d directory) fitsMemory(l Limits, swapFree func() (int64, error)) error {
 	return nil
 }
 
-// memoryUse is what a job uses, in bytes.
+// memoryUse is a job's use of memory, in bytes.
 type memoryUse struct {
 	fixed     int64 // everything except what the kernel can drop or write back: page cache and some kernel memory
 	swappable int64 // the part of fixed that can be swapped out
 	swap      int64
 }
 
-// memoryUse reads what the job uses, or returns nil. Memory that a cpu has charged in advance does
-// not count, because the kernel takes it back.
+// memoryUse reads the job's use of memory, or returns nil. Memory that a cpu has charged in advance
+// does not count, because the kernel takes it back.
 func (r *reader) memoryUse() *memoryUse {
 	if !r.dir.h.v2 {
 		m := r.keyed(v1Memory.stat)

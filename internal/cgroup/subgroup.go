@@ -239,7 +239,7 @@ func (j *Job) RemoveSubgroup(name string) error {
 	return nil
 }
 
-// SubgroupUsage is what a subgroup has used since it was created, including processes that have
+// SubgroupUsage is the usage of a subgroup since it was created, including processes that have
 // ended. A nil field means that this kernel does not provide it. Memory that a process had before
 // it was moved in counts only for the job.
 type SubgroupUsage struct {
@@ -248,7 +248,7 @@ type SubgroupUsage struct {
 	OOMKills *int64 // processes that the kernel killed because memory ran out
 }
 
-// SubgroupUsage reads what a subgroup has used. It fails with ErrNotFound if the subgroup does not
+// SubgroupUsage reads the usage of a subgroup. It fails with ErrNotFound if the subgroup does not
 // exist. With any other error, the fields that could be read are still set.
 func (j *Job) SubgroupUsage(name string) (SubgroupUsage, error) {
 	var u SubgroupUsage

@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// Usage is what a job has used, as the kernel counts it. A nil field means that this kernel does
-// not provide it. All values include the cgroups below the job's and processes that have ended.
+// Usage is a job's usage, as the kernel counts it. A nil field means that this kernel does not
+// provide it. All values include the cgroups below the job's and processes that have ended.
 type Usage struct {
 	CPU, User, System *time.Duration // cpu time; CPU is User plus System, within the kernel's resolution
 
@@ -52,8 +52,8 @@ type Usage struct {
 	Pids, PidsPeak *int64 // tasks, including threads
 }
 
-// Usage reads what the job has used. It fails with ErrNotFound if the job has no cgroup. With any
-// other error, the fields that could be read are still set.
+// Usage reads the job's usage. It fails with ErrNotFound if the job has no cgroup. With any other
+// error, the fields that could be read are still set.
 //
 // containerd/cgroups returns 0 for a missing file (cgroup2/utils.go:270) and for a missing key
 // (manager.go:648). A report must not have a 0 that nobody counted.
