@@ -14,7 +14,7 @@ type caller struct {
 	pbs     bool              // pbs_mom, through its hook
 	mom     hostapi.ProcessID // the pbs_mom process, at a begin; zero means unknown
 	home    string            // home directory of pbs_mom: see HandlePBS
-	waits   context.Context   // of pbs_mom: ends when nobody takes the answer any more
+	waits   context.Context   // of pbs_mom: ends when nobody waits for the answer any more
 }
 
 // class returns the priority of an event in the job's queue.
@@ -30,7 +30,8 @@ func (c caller) class(e hostapi.Event) class {
 
 // gone returns the cause if pbs_mom no longer waits for the answer, else nil. If MoM has killed its
 // hook or no longer waits for it, MoM treats the event as rejected (openpbs
-// src/resmom/mom_hook_func.c, run_hook). Every other caller asks again, or ends what it began.
+// src/resmom/mom_hook_func.c, run_hook). Every other caller asks again, or ends the job that it
+// began.
 func (c caller) gone() error {
 	if !c.pbs || c.waits.Err() == nil {
 		return nil
@@ -38,8 +39,8 @@ func (c caller) gone() error {
 	return context.Cause(c.waits)
 }
 
-// missed turns the acceptance of an event into a reject if nobody takes the answer and the event
-// must be undone. It reports whether it did so.
+// missed turns the acceptance of an event into a reject if nobody waits for the answer and the
+// event must be undone. It reports whether it did so.
 func (c caller) missed(e hostapi.Event, v *Verdict) bool {
 	gone := c.gone()
 	if gone == nil || v.Reject {

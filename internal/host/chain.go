@@ -26,7 +26,7 @@ type link interface {
 // At other events every hook is called, and the messages are joined. As in PBS, the outcome of a
 // hook counts whether it accepted or not.
 //
-// A hook that rejects without an error decides what becomes of the job (Outcome.OnReject). If it
+// A hook that rejects without an error decides what happens to the job (Outcome.OnReject). If it
 // leaves that empty, MoM's own rule applies. If a hook fails before the job's program runs, the
 // kind of its error decides, following the error classes of pbs_cgroups. At the other events MoM's
 // rule applies:
@@ -38,7 +38,7 @@ type link interface {
 //	timeout    rerun                     acts (the program was killed)
 //	internal   hold                      acts
 //
-// hold protects the node: otherwise a job that runs into a defect would do so again ten times a
+// hold protects the node: otherwise a job that triggers a defect would do so again ten times a
 // second.
 type chain struct {
 	links  []link
@@ -58,7 +58,7 @@ type answer struct {
 	hook   string
 	out    *hostapi.Outcome // never nil
 	err    error
-	undone bool                       // the event left nothing behind: the hook refused it, or never got it
+	undone bool                       // nothing remains of the event: the hook refused it, or never got it
 	before map[string]json.RawMessage // Job.State of each job in its JobList, as it got it
 }
 
@@ -114,7 +114,7 @@ func (c *chain) run(ctx context.Context) *Verdict {
 }
 
 // whatHolds returns the part of an outcome that is used, never nil. If there is an error, that is
-// only what the hook measured before it failed.
+// only the usage that the hook measured before it failed.
 func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
 	switch {
 	case out == nil:
@@ -207,7 +207,7 @@ func failure(kind hostapi.Kind) bool {
 	return false
 }
 
-// ActionOn returns what becomes of a job whose event failed with an error of that kind; see chain.
+// ActionOn returns what happens to a job whose event failed with an error of that kind; see chain.
 func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
 	if !e.Starts() {
 		return hostapi.JobActionNone
@@ -232,7 +232,7 @@ func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) strin
 	return fmt.Sprintf("%s hook '%s' encountered an exception, request rejected: %v", e, hook, err)
 }
 
-// refused reports whether nothing of the event can be left, by contract: begin is all or nothing. A
+// refused reports whether, by contract, nothing of the event can remain: begin is all or nothing. A
 // hook that rejects begin, or answers with an error of kind job, busy or node, has already undone
 // its part. So a begin that is refused because the job is already running does not tear that job
 // down. A hook that crashed, overran its alarm or failed for an internal reason has promised
@@ -251,9 +251,9 @@ func refused(out *hostapi.Outcome, err error) bool {
 	return false
 }
 
-// undo sends the event's opposite, in reverse order, to the hooks that accepted the event. It also
-// reaches a hook that failed during the event and may have left something. It does not reach a hook
-// that refused the event. undo continues after failures and joins the errors.
+// undo sends the event's opposite, in reverse order, to the hooks that accepted the event. A hook
+// that failed during the event also gets it, because something may remain. A hook that refused the
+// event does not. undo continues after failures and joins the errors.
 func (c *chain) undo(ctx context.Context) error {
 	var errs []error
 	event := c.req.Event.Undo()

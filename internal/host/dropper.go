@@ -59,8 +59,8 @@ func (h *Host) dropUnstarted(id string) {
 	})
 }
 
-// makeRoom reports whether a begin for which there was no room is worth another try, because
-// jobs that pbs_mom has dropped were ended.
+// makeRoom reports whether to repeat a begin that found no room, because jobs that pbs_mom has
+// dropped were ended.
 func (h *Host) makeRoom(ctx context.Context, e *event, v *Verdict) bool {
 	return e.req.Event.Stage() == hostapi.StageBegin && v.Reject && v.Hook != "" && v.Kind == hostapi.KindBusy &&
 		e.from.gone() == nil && h.dropForRoom(ctx, e.req.Job.ID, e.from) > 0

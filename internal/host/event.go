@@ -21,8 +21,8 @@ type event struct {
 	told  hostapi.Request  // as its sender sent it
 	from  caller
 	began jobstate.Moment
-	// rec is the job's record. Without one, the hooks of epilogue, end and abort tear down what
-	// they find of the job. An event of the host has none.
+	// rec is the job's record. Without one, the hooks of epilogue, end and abort tear down
+	// everything that they find of the job. An event of the host has none.
 	rec    *jobstate.Record
 	late   *Verdict // of a begin that was missing: see beginLate
 	unsure error    // a hook that may know the job does not run
@@ -30,27 +30,27 @@ type event struct {
 }
 
 // Handle carries out one event and returns the merged outcome of the hooks. A hook's reject or
-// failure is in the outcome. An error means that the host could not carry out the event. KindJob is
-// for a request that makes no sense, KindBusy for a busy job or a closing host. KindNode is for the
-// node's own files.
+// failure is in the outcome. An error means that the host could not carry out the event. KindJob
+// means an invalid request, and KindBusy a busy job or a closing host. KindNode means an error with
+// the node's own files.
 //
-// ctx bounds only the wait for the job's turn. Once an event has begun, it runs to its end, within
+// ctx limits only the wait for the job's turn. Once an event has begun, it runs to its end, within
 // the alarms of its hooks. Half an event is worse than one whose caller has gone.
 func (h *Host) Handle(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.judge(ctx, req, caller{outside: true})
 	return outcomeOf(v), err
 }
 
-// HandleUser is Handle for a user's request. The request waits behind everything that root, MoM and
-// the host itself want from the job. KindBusy means that too many requests wait, or that this one
-// has waited too long. If ctx ends before the request begins, it does not begin.
+// HandleUser is Handle for a user's request. It waits until all requests of root, MoM and the host
+// itself for the job are done. KindBusy means that too many requests wait, or that this one has
+// waited too long. If ctx ends before the request begins, it does not begin.
 func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	v, err := h.judge(ctx, req, caller{outside: true, user: true})
 	return outcomeOf(v), err
 }
 
 // HandlePBS is Handle for an event that pbs_mom itself has sent, through its hook. It also returns
-// the hook at which the event failed. home is the directory with that MoM's files and tells apart
+// the hook at which the event failed. home is the directory with that MoM's files and distinguishes
 // the MoMs of one host; "" means unknown. mom is its process, which matters at a begin; zero means
 // unknown. HandlePBS differs from Handle in three points:
 //
@@ -90,8 +90,8 @@ func (h *Host) judge(ctx context.Context, req *hostapi.Request, from caller) (*V
 	return v, err
 }
 
-// carryOut carries an event through admission, chain and record, and answers it. A begin goes this
-// way twice if there is room after all. The caller holds the job's turn. Errors do not name event
+// carryOut carries an event through admission, chain and record, and answers it. A begin is
+// repeated if there is room after all. The caller holds the job's turn. Errors do not name event
 // and job.
 func (h *Host) carryOut(ctx context.Context, req *hostapi.Request, from caller) (*Verdict, error) {
 	began := time.Now()

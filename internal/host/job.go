@@ -9,8 +9,8 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// jobOf returns the job of an event as hooks get it: as it was at begin, updated with what later
-// events may change. Attach comes from users and can change nothing.
+// jobOf returns the job of an event for the hooks: as it was at begin, with the changes that later
+// events may make. Attach comes from users and cannot change anything.
 func jobOf(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) *hostapi.Job {
 	job := *rec.Job
 	job.ResourcesUsed = maps.Clone(rec.ResourcesUsed)
@@ -57,7 +57,7 @@ func jobInList(rec *jobstate.Record, hook string, now jobstate.Moment) *hostapi.
 var alterable = []string{"walltime", "soft_walltime", "min_walltime", "max_walltime", "cput"}
 
 // alters reports whether an event carries the job's current request. Attach comes from users, and
-// resize carries what the job will have if no hook refuses.
+// resize carries the request that applies only if no hook refuses.
 func alters(e hostapi.Event) bool { return e != hostapi.EventAttach && e != hostapi.EventResize }
 
 // alter records the time limits in an event of pbs_mom; it returns false if nothing is new. The map

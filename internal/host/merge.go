@@ -95,8 +95,8 @@ const (
 	walltimeLimit  = "walltime_limit"
 )
 
-// claimEach merges a map whose keys are claimed one by one: thing and key name the claim, and of
-// says what it belongs to.
+// claimEach merges a map whose keys are claimed one by one. thing and key name the claim, and of
+// names its owner.
 func claimEach[M ~map[string]V, V comparable](m *merger, thing, of, hook string, into *M, from M) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(from)) {
@@ -157,7 +157,7 @@ func (m *merger) usage(of, hook string, into **hostapi.HostUsage, from *hostapi.
 	return errors.Join(errs...)
 }
 
-// vnodes merges what a hook reports about vnodes. Of each vnode, each resource, sharing, state and
+// vnodes merges a hook's reports about vnodes. For each vnode, each resource, sharing, state and
 // comment is a separate claim.
 func (m *merger) vnodes(hook string, from map[string]*hostapi.Vnode) error {
 	var errs []error

@@ -8,10 +8,10 @@ import (
 )
 
 // A pbs_mom runs exechost_startup only when it starts and on SIGHUP. If a running MoM gets the
-// hook, its first event of the host is exechost_periodic. Then the server would never learn what
-// this host has.
+// hook, its first event of the host is exechost_periodic. Then the server would never get this
+// host's resources.
 //
-// MoM itself knows what the server has. Once the server has confirmed a hook's report about vnodes,
+// MoM itself knows the server's data. Once the server has confirmed a hook's report about vnodes,
 // MoM includes it in the vnode_list of its events (openpbs src/resmom/mom_server.c,
 // IS_HOOK_ACTION_ACK). The server does not care which event brought the report
 // (src/server/node_manager.c, IS_UPDATE_FROM_HOOK).
@@ -19,7 +19,7 @@ import (
 // startUpLate adds resources and sharing, which exechost_startup would have reported, to the
 // verdict of an exechost_periodic of a pbs_mom. It does so if the event's vnode_list lacks such a
 // resource. Each MoM is checked once, unless its exechost_startup has come. Later changes at the
-// server are the administrator's.
+// server come from the administrator.
 func (h *Host) startUpLate(ctx context.Context, e *event, v *Verdict) {
 	req, home := e.req, e.from.home
 	if !e.from.pbs || h.started.has(home) {

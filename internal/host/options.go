@@ -39,7 +39,7 @@ type Options struct {
 
 	// RuntimeDir is for sockets and is replaced. Nobody else may use it.
 	RuntimeDir string
-	// Fallback removes what a failed hook has left.
+	// Fallback removes everything that a failed hook has left.
 	Fallback Remover
 	// StartTimeout is how long a hook's program may take to start.
 	StartTimeout time.Duration
@@ -49,8 +49,8 @@ type Options struct {
 	Observer  Observer
 	// Ended is called when a job's record is gone. It must not wait.
 	Ended func()
-	// SisterUsage is called at the epilogue of a job of pbs_mom. It returns what the job has used
-	// on each of its sisters.
+	// SisterUsage is called at the epilogue of a job of pbs_mom. It returns the job's usage of each
+	// of its sisters.
 	SisterUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage
 	// PBSHas reports whether the pbs_mom with that home has the job; "" is a home that no event has
 	// named. On an error MoM is assumed to have the job.

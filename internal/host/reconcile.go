@@ -29,7 +29,7 @@ func (h *Host) over(rec *jobstate.Record) (over bool, why string) {
 		return true, endOnce
 	case h.runnerGone(rec.Runner):
 		return true, runnerDied
-	case earlier && rec.Begun.IsZero(): // MoM got no answer to its begin, and so has rejected the job
+	case earlier && rec.Begun.IsZero(): // MoM got no answer to its begin, so it has rejected the job
 		return true, hostDied
 	}
 	return false, ""

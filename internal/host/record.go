@@ -42,8 +42,8 @@ func (h *Host) recordBegin(ctx context.Context, e *event, v *Verdict) {
 			return
 		}
 		if err != nil {
-			// Without its record the job would belong to nobody, and whatever was made for it would
-			// be orphaned.
+			// Without its record the job would belong to nobody, and everything created for it
+			// would be orphaned.
 			v.Reject, v.OnReject = true, hostapi.JobActionRerun
 			v.Kind, v.Message = hostapi.KindNode, hostapi.OneLine(err.Error())
 		}
@@ -53,7 +53,7 @@ func (h *Host) recordBegin(ctx context.Context, e *event, v *Verdict) {
 	}
 }
 
-// undo reverses a begin that was not accepted. The record stays when something is left of the job.
+// undo reverses a begin that was not accepted. The record stays if something is left of the job.
 // The next begin of the job, the next periodic or the next start of a host tries again.
 func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	err := c.undo(ctx)
@@ -107,9 +107,9 @@ func (h *Host) recordEpilogue(e *event, v *Verdict) {
 }
 
 // recordEnd archives the job after its last event, unless both its hooks and the host's own removal
-// failed. Then the record stays, as that of an ending job, with everything known so far. It also
-// stays if the report cannot be written. Reconcile ends the job again, at each periodic and when a
-// host starts. The tear-down continues after failures and joins the errors.
+// failed. Then the record of the ending job stays, with everything known so far. It also stays if
+// the report cannot be written. Reconcile ends the job again, at each periodic and when a host
+// starts. The tear-down continues after failures and joins the errors.
 func (h *Host) recordEnd(ctx context.Context, e *event) error {
 	var left error
 	if e.chain.failures() != nil {

@@ -59,7 +59,7 @@ func (h *Host) recoverJob(id string, begin *hostapi.Request, frozen bool) {
 	})
 }
 
-// align makes hooks freeze or thaw jobs whose state in the kernel differs from their records. This
+// align makes hooks freeze or thaw jobs whose state in the kernel differs from their record. This
 // happens after a crash in the middle of a suspension, a resumption or a short freeze. The record
 // is right: a postsuspend changes it before hooks are called, and a preresume after them.
 func (h *Host) align(c *chain) {

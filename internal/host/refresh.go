@@ -8,9 +8,9 @@ import (
 	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
-// Refresh makes every hook report what a live job has used so far. Its record, and a report made
-// from it, is then more recent than the last periodic. As with Handle, ctx bounds only the wait for
-// the turn. A job that is not live, or is ending, stays unchanged.
+// Refresh makes every hook report a live job's usage so far. So its record, and a report made from
+// it, are more recent than the last periodic. As with Handle, ctx limits only the wait for the
+// turn. A job that is not live, or is ending, stays unchanged.
 func (h *Host) Refresh(ctx context.Context, id string) error { return h.refresh(ctx, id, inquiry) }
 
 // RefreshForUser is Refresh with the bounds of HandleUser.

@@ -13,8 +13,8 @@ import (
 // leftBehind is the note about an earlier run in its report.
 const leftBehind = "a run that was never ended was found when the job began again"
 
-// register makes the record of a job that begins. The record exists from before the first call of a
-// hook until after the last one. So anything that a hook has made belongs to a job that can be
+// register makes the record of a job that begins. The record exists before the first call of a hook
+// and until after the last one. So everything that a hook has created belongs to a job that can be
 // found. If a record already exists, standing decides in the same update. An earlier run is ended
 // first.
 func (h *Host) register(ctx context.Context, e *event) (*Verdict, error) {

@@ -29,7 +29,7 @@ func (h *Host) sisterUsage(rec *jobstate.Record) map[string]SisterUsage {
 }
 
 // noteSisters records the job's usage on its sisters. If a sister is not in told, its figures are
-// missing: its MoM reports at the end of the job.
+// missing, because its MoM reports at the end of the job.
 func noteSisters(rec *jobstate.Record, node string, told map[string]SisterUsage) {
 	for _, host := range sistersOf(rec, node) {
 		u, is := told[host]

@@ -92,7 +92,7 @@ func (h *Host) drain() {
 // fallbackLimit bounds Options.Fallback.
 const fallbackLimit = 20 * time.Second
 
-// fallback removes what the job left behind, because a hook has failed to.
+// fallback removes the job's remains, because a hook has failed to.
 func (h *Host) fallback(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, fallbackLimit)
 	defer cancel()

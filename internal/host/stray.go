@@ -72,8 +72,8 @@ func (h *Host) adoptOne(ctx context.Context, rec *jobstate.Record, s hostapi.Str
 	h.change(func(rec *jobstate.Record) { rec.AddStray(note) }, id)
 }
 
-// attachStray does the same as an attach from outside. The hooks get a pid, which was right if the
-// process still has it afterwards.
+// attachStray does the same as an attach from outside. The hooks get a pid. It was right if the
+// process still has that pid afterwards.
 func (h *Host) attachStray(ctx context.Context, job *hostapi.Job, s hostapi.Stray) error {
 	out, err := h.Handle(ctx, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: s.Process.PID})
 	switch {

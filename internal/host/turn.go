@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Bounds on users' requests that wait for one job. A job has up to as many ranks on a host as the
+// Bounds on users' requests that wait for one job. A job may have as many ranks on a host as the
 // host has cpus, and a launcher attaches them all at once. The time is longer than the alarm of any
 // hook of hookhost.
 const (
@@ -87,7 +87,7 @@ func (q *turns) enter(id string, c class) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// behind returns how many in the queue go before the next one of that class.
+// behind returns how many in the queue come before the next one of that class.
 func behind(line []waiter, c class) int {
 	n := slices.IndexFunc(line, func(w waiter) bool { return w.class > c })
 	if n < 0 {

@@ -44,7 +44,7 @@ func recordAnswers(rec *jobstate.Record, node string, c *chain, now jobstate.Mom
 // a hook's state since the hook got it, that event also decides about state, timer and limit.
 func recordUpdates(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	if rec.Phase == hostapi.PhaseExiting {
-		return // what epilogue reported is newer
+		return // epilogue's report is newer
 	}
 	id := rec.Job.ID
 	limit := rec.WalltimeLimit
