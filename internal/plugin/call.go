@@ -17,7 +17,7 @@ import (
 // KindInternal if the program crashed twice on the event. KindBusy wraps errRetired if another
 // program has replaced this one. KindBusy is also the kind if the alarm rings while the previous
 // program is still ending. Any other kind comes from the hook. An outcome may accompany an error.
-// Without an error, the outcome is nil if the hook does not handle the event.
+// If there is no error, the outcome is nil if the hook does not handle the event.
 //
 // Only the alarm harms the program. If ctx ends for another reason, the call is abandoned with its
 // cause, KindBusy.
@@ -147,7 +147,7 @@ func (p *Plugin) died(ctx context.Context, inst *instance) {
 	select {
 	case <-inst.exited:
 	case <-grace.C:
-		inst.signal() // it lives without its socket and is useless
+		inst.signal() // it is still running but useless without its socket
 		select {
 		case <-inst.exited:
 		case <-ctx.Done():

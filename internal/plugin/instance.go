@@ -59,8 +59,8 @@ type instance struct {
 
 // connect starts the process and connects its client.
 //
-// The kernel sends the signal of PR_SET_PDEATHSIG when the forking thread ends. So a program has a
-// thread that lives as long as it does.
+// The kernel sends the signal of PR_SET_PDEATHSIG when the forking thread ends. So each program
+// gets a thread that lives as long as the program.
 func (i *instance) connect() error {
 	started := make(chan error)
 	go func() {
@@ -112,9 +112,9 @@ func (i *instance) watch() {
 	}
 }
 
-// killSession kills the program and what it has started. go-plugin reaps the program as soon as its
-// output ends, and then its number may be another's. A pidfd still names its session. Before Linux
-// 6.9 the number has to do, and is used at once when the program ends.
+// killSession kills the program and all processes in its session. go-plugin reaps the program as
+// soon as its output ends, and then its pid may be reused. A pidfd still identifies its session.
+// Before Linux 6.9 only the pid does, which is used as soon as the program ends.
 func (i *instance) killSession() error {
 	err := unix.PidfdSendSignal(i.pidfd, unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
@@ -141,8 +141,8 @@ func (i *instance) stop() {
 	i.kill()
 }
 
-// kill ends the program at once and waits until nothing of it is left. Idempotent. It waits at most
-// killGrace for a program that does not die.
+// kill ends the program at once and waits until nothing of it is left, but at most killGrace. It is
+// idempotent.
 func (i *instance) kill() {
 	i.signal()
 	select {
@@ -215,7 +215,7 @@ type connection struct {
 	c  io.Closer
 }
 
-// note is a stream interceptor, because the first thing go-plugin does is to open a stream.
+// note is a stream interceptor, because go-plugin begins by opening a stream.
 func (c *connection) note(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer,
 	opts ...grpc.CallOption,

@@ -33,7 +33,8 @@ type launcher struct {
 const maxRuntimeDir = 107 - len("/plugin4294967295")
 
 // newLauncher makes runtimeDir for sockets, which only the host's user can enter. close removes it.
-// What a host that was killed left there is removed. limit is how long a program may take to start.
+// It also removes the remains of a host that was killed. limit is how long a program may take to
+// start.
 func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
 	if len(runtimeDir) > maxRuntimeDir {
 		return nil, fmt.Errorf("runtime directory %s: %d bytes, %d fit before a socket's name", runtimeDir,
@@ -148,7 +149,7 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 	life, signal := context.WithCancel(context.Background())
 	i.signal = signal
 	i.cmd = exec.CommandContext(life, h.Program)
-	// The session's, because a program may have started others.
+	// Kills the session, because a program may have started others.
 	i.cmd.Cancel = i.killSession
 	i.cmd.Dir = "/"
 	i.cmd.Env = append([]string{goplugin.EnvUnixSocketDir + "=" + l.sockets}, environment...)
@@ -156,7 +157,7 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:    true,
 		PidFD:     &i.pidfd,
-		Pdeathsig: syscall.SIGKILL, // beside the lifeline: for a program that hangs or does not watch it
+		Pdeathsig: syscall.SIGKILL, // in addition to the lifeline: for a program that hangs or does not watch it
 	}
 	i.plugin = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  hostapi.Handshake,
@@ -174,8 +175,8 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
 		GRPCDialOptions: []grpc.DialOption{
 			grpc.WithIdleTimeout(0), // no timer while nothing happens
-			// The windows have a fixed size. Otherwise each message would trigger a ping, and its
-			// answer another, which wakes both sides twice more.
+			// The windows have a fixed size. Otherwise each message and each answer would trigger a
+			// ping, which would wake both sides twice more.
 			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
 			grpc.WithChainStreamInterceptor(i.conn.note),
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// Bounds on what a hook can write to the host's log.
+// Bounds on a hook's output to the host's log.
 const (
 	maxLine    = 64 << 10 // a longer line is cut: it is no longer JSON, so it is logged as plain text
 	maxMessage = 4 << 10

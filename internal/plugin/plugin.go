@@ -75,7 +75,7 @@ func (p *Plugin) Hook() Hook {
 }
 
 // drop stops using an instance that has ended, or that an alarm has killed. The next one starts
-// when it is dead, because a hook may have watches to keep. Only the first call for an instance has
+// when it is dead, because a hook may have jobs to watch. Only the first call for an instance has
 // an effect.
 func (p *Plugin) drop(inst *instance) {
 	p.mu.Lock()
@@ -105,7 +105,8 @@ func (p *Plugin) drop(inst *instance) {
 	}
 }
 
-// setEvents records what the program handles and logs registered events that it does not handle.
+// setEvents records the events that the program handles, and logs registered events that it does
+// not handle.
 func (p *Plugin) setEvents(events []hostapi.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +118,8 @@ func (p *Plugin) setEvents(events []hostapi.Event) {
 	}
 }
 
-// Gets reports whether the hook will be called for the event. It returns true while it is unknown
-// what the program handles.
+// Gets reports whether the hook will be called for the event. It returns true as long as the
+// program's events are unknown.
 func (p *Plugin) Gets(e hostapi.Event) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

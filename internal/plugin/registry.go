@@ -25,11 +25,11 @@ var (
 	errHookExists = errors.New("the hook exists already")
 )
 
-// Registry is the folder hooks.d: one file NAME.toml for each registered hook. Several processes
-// may use its methods at once. When a method returns, its change is either entirely on disk or not
-// at all.
+// Registry is the directory hooks.d: one file NAME.toml for each registered hook. Several processes
+// may use its methods at once. When a method returns, its change is either completely on disk or
+// not at all.
 type Registry struct {
-	Dir        string // hooks.d; created when the first hook is
+	Dir        string // hooks.d; created together with the first hook
 	ProgramDir string // where Import puts copies of programs and configurations
 
 	// BuiltIn are the hooks that come with hookhost. They cannot be deleted. A file for one of them
@@ -122,7 +122,7 @@ func isLink(path string) bool {
 }
 
 // List returns the hooks in the order in which they run. A hook whose file cannot be used is
-// included, with its Fault; see faulty. A folder that cannot be read is an error.
+// included, with its Fault; see faulty. A directory that cannot be read is an error.
 func (r *Registry) List() ([]Hook, error) {
 	var names []string
 	for _, h := range r.BuiltIn {

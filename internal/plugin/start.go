@@ -97,7 +97,7 @@ func (p *Plugin) begin() (*start, error) {
 	return s, nil
 }
 
-// run carries out a start. A hook has one program at a time: all earlier ones have ended.
+// run carries out a start. A hook has one program at a time, so all earlier ones have ended.
 func (p *Plugin) run(s *start, h Hook) {
 	began := time.Now()
 	complaint := ""

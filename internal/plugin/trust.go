@@ -47,7 +47,7 @@ func (p paths) open(path string) (*os.File, error) {
 }
 
 // resolve returns the path without its symbolic links. Each directory and each link is checked
-// before the name below it is looked up. So others cannot change what the names refer to.
+// before the name below it is looked up. So others cannot change the targets of the names.
 func (p paths) resolve(path string) (string, error) {
 	at, names, links := "/", strings.Split(path, "/"), 0
 	for {
