@@ -19,20 +19,20 @@ import (
 const (
 	// removeTime bounds the removal of one TMPDIR. The user's other TMPDIRs wait for it.
 	removeTime = time.Minute
-	// removePause is the time that a `run` has to remove its own files.
+	// removePause is how long a `run` has to remove its own files.
 	removePause = time.Minute
-	// removeAgain is the pause before what could not be removed is removed.
+	// removeAgain is the pause before a failed removal is tried again.
 	removeAgain = 10 * time.Minute
 )
 
 // leftovers removes node files and TMPDIRs left by a `run` that was killed or had no time to remove
 // them. The node files name the jobs and their owners. Only `run` creates them, after the job's
 // record and before its program. A TMPDIR is removed before its node file, so the next daemon finds
-// what this one has not removed.
+// the TMPDIRs that this one has not removed.
 //
-// A TMPDIR may be huge, or may be filled while it is removed, so nothing waits for it. Jobs end
-// first. A goroutine for each user removes that user's directories, one after the other. A later
-// sweep removes what is left, or was made anew meanwhile.
+// A TMPDIR may be huge, or may be filled while it is removed, so nothing waits for its removal.
+// Jobs end first. A goroutine for each user removes that user's directories, one after the other. A
+// later sweep removes the rest, and files created meanwhile.
 type leftovers struct {
 	aux, tmpDir string
 	isLive      func(job string) (live, dying bool) // dying: its `run` was killed, and the job has yet to end
@@ -45,14 +45,14 @@ type leftovers struct {
 	mu     sync.Mutex
 	busy   map[int]bool    // uids that have a goroutine
 	warned map[string]bool // jobs whose TMPDIR could not be removed
-	again  *time.Timer     // of the sweep for what is left
+	again  *time.Timer     // triggers the sweep for the rest
 }
 
-// runKilled notes that a `run` has died whose job has yet to be ended.
+// runKilled notes that a `run` has died and its job has yet to be ended.
 func (l *leftovers) runKilled() { l.killed.Store(true) }
 
 // jobEnded triggers the removal of a `run`'s leftovers: at once if it was killed, otherwise after
-// it has had its time. jobEnded does not wait.
+// removePause. jobEnded does not wait.
 func (l *leftovers) jobEnded() {
 	if l.killed.Load() {
 		go l.sweep()
@@ -165,7 +165,7 @@ func (l *leftovers) note(job string, err error) {
 }
 
 // findNext returns the TMPDIRs of a user that were not tried yet. Without one, the user's goroutine
-// ends, and a later sweep removes what is left.
+// ends, and a later sweep removes the rest.
 func (l *leftovers) findNext(uid int, tried map[string]bool) []mom.Left {
 	l.mu.Lock()
 	defer l.mu.Unlock()

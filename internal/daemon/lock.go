@@ -55,13 +55,13 @@ func acquire(dir, prefix string) (*prefixLock, error) {
 	return &prefixLock{file: f}, nil
 }
 
-// Release lets another process be the owner.
+// Release lets another process become the owner.
 func (l *prefixLock) Release() error { return l.file.Close() }
 
 func lockPath(dir, prefix string) string { return filepath.Join(dir, prefix+".lock") }
 
 // dying is how long the lock of a killed holder may persist. A child of that holder shares its
-// files until the child has become a hook.
+// files until the child executes a hook's program.
 const dying = 3 * time.Second
 
 func lock(f *os.File) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-// sent is the daemon's knowledge of the configuration that PBS sends.
+// sent is the daemon's data about the configuration that PBS sends.
 type sent struct {
 	mu   sync.Mutex
 	own  bool   // the node's own file is in force
@@ -67,8 +67,8 @@ func (c *configuration) receive(ctx context.Context, hook string) {
 }
 
 // isNew reads the configuration of the hook that sends an event and reports whether it has changed.
-// If several events see the change, only the first gets true. Only the hook counts whose
-// configuration a reload reads, and not that of another MoM of this host.
+// If several events see the change, only the first gets true. Only the hook whose configuration a
+// reload reads counts, not the hook of another MoM on this host.
 func (c *configuration) isNew(hook string) bool {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
