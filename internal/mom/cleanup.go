@@ -15,8 +15,8 @@ const cleanUpTime = 10 * time.Second
 // errInterrupted is the error of a removal that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// cleanUp removes what was made for the job. A signal that ends programs also ends the removal, if
-// it arrives during cleanUp. The daemon then removes the rest.
+// cleanUp removes the files created for the job. A signal that ends programs also ends the removal,
+// if it arrives during cleanUp. The daemon then removes the rest.
 func (w *walk) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanUpTime,
 		fmt.Errorf("not done within %v", cleanUpTime))

@@ -22,12 +22,12 @@ import (
 // TmpDir is the directory for the TMPDIRs of jobs that `run` begins, the same as pbs_mom's.
 const TmpDir = "/var/tmp"
 
-// Left is a directory that Run made as the TMPDIR of a job and did not remove, because Run was
+// Left is a directory that Run created as the TMPDIR of a job and did not remove, because Run was
 // killed or had no time.
 type Left struct{ Dir, Name, Job string }
 
-// LeftIn returns what the jobs in owners, given with their owners' uids, have left in tmpDir. A
-// file of another user with such a name stays.
+// LeftIn returns the directories in tmpDir left by the jobs in owners, which has the owners' uids.
+// A file of another user with such a name stays.
 func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 	files, err := os.ReadDir(tmpDir)
 	errs := []error{err}

@@ -12,7 +12,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// prepare makes what the job needs before it is launched and returns its launch.
+// prepare creates the job's files before its launch, and returns the launch event.
 func (w *walk) prepare() (*hostapi.Request, error) {
 	env := parseEnv(w.spec.Env)
 	dir, err := os.Getwd()

@@ -144,10 +144,10 @@ func Unknown(job *hostapi.Job, known func(name string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(asked)), known)
 }
 
-// twoSignals matches the text of a user who does not know that a comma ends a resource's value.
+// twoSignals matches a mistake: a comma inside walltime_signal, which ends the value.
 var twoSignals = regexp.MustCompile(`(?i)(^|,) *walltime_signal *=[^,]*,[^,=]*@`)
 
-// hint adds to an error about -l what the user probably meant.
+// hint adds the user's probable intention to an error about -l.
 func hint(err error, resources []string) error {
 	if slices.ContainsFunc(resources, twoSignals.MatchString) {
 		return fmt.Errorf("%w; several signals of walltime_signal are joined with +: USR1@300+TERM@60", err)

@@ -135,8 +135,8 @@ const room = 32 << 20
 
 // carryOut waits for the order and carries it out.
 //
-// By the time the order comes, the job's limits are in force. So the runtime must already have what
-// it still needs: memory (-l pvmem) and its threads (-l pids). With one cpu, these are the thread
+// By the time the order comes, the job's limits are in force. So the runtime must already have the
+// memory (-l pvmem) and threads (-l pids) that it still needs. With one cpu, these are the thread
 // that is locked here and one for everything else.
 func carryOut(line *os.File) error {
 	runtime.LockOSThread()

@@ -50,7 +50,7 @@ func newWalk(engine Engine, spec Spec) *walk {
 	return w
 }
 
-// begin sends begin, the only event after whose reject nothing follows.
+// begin sends begin. If begin is rejected, nothing else is sent.
 func (w *walk) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("run job %s: %w", w.job.ID, context.Cause(ctx))
@@ -78,7 +78,7 @@ func (w *walk) run(ctx context.Context) error {
 // written.
 const sayTime = time.Second
 
-// start prepares the job and starts its program; on an error nothing of the job runs.
+// start prepares the job and starts its program. After an error no process of the job is running.
 func (w *walk) start(ctx context.Context) (*proc.Child, error) {
 	if err := w.mayStart(ctx); err != nil {
 		return nil, err
