@@ -151,7 +151,7 @@ func TestSystemdConfinesTheServerOfPages(t *testing.T) {
 
 // A job's owner has systemd start nothing outside of the job. Root may, so that it is the owner who
 // is refused. A user whom the site lets linger has a manager that is outside of every job
-// (docs/mpi.md, "What got out all the same").
+// (docs/mpi.md, "Processes that escape from a job").
 func TestSystemdStartsNothingForAJobsOwner(t *testing.T) {
 	n := newSystemNode(t)
 	must.NoError(t, os.Chmod(n.dir, 0o711))
