@@ -1,9 +1,10 @@
-// Package config reads the node's configuration. It consists of the text that PBS has sent and the
-// file /etc/hookhost/hookhost.toml, which takes precedence. Both have the same form.
+// Package config reads the node's configuration. That is the file /etc/hookhost/hookhost.toml, or
+// the text that PBS has sent. Both have the same form. internal/settings decides which one is in
+// force.
 //
 // The whole file has one schema, which is in this package. So an unknown key is an error with its
-// line, and `config check` does not need the hooks' programs. Each hook's folder decides what the
-// values mean.
+// line, and `config check` does not need the hooks' programs. Each hook's folder determines the
+// meaning of its values.
 //
 // default.toml has each setting with its comment and default value. Names follow the keys of
 // OpenPBS's pbs_cgroups where one exists (openpbs pbs_cgroups.CF).
@@ -177,7 +178,7 @@ type MPI struct {
 	PerTask  bool   `toml:"per_task" json:"per_task"`
 }
 
-// Billing configures what a job is billed for besides its usage of resources.
+// Billing configures a job's bill, which is separate from its usage of resources.
 type Billing struct {
 	Energy        bool `toml:"energy" json:"energy"`
 	ResourcesUsed bool `toml:"resources_used" json:"resources_used"`
