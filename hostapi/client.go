@@ -16,7 +16,7 @@ import (
 // KindInternal.
 var ErrGone = errors.New("the hook's program is gone")
 
-// SetupData is what the host sends to a hook before the first event.
+// SetupData is the data that the host sends to a hook before the first event.
 type SetupData struct {
 	Name     string            // the hook's name on this node
 	Node     string            // this host as exec_vnode names it
@@ -68,7 +68,7 @@ func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 }
 
 // Handle carries out one event; ctx's deadline is its alarm. The Outcome is never nil when the
-// error is nil. An Outcome may also accompany an error: it holds what the hook measured before it
+// error is nil. An Outcome may also accompany an error: it holds the hook's measurements before it
 // failed.
 func (c *Client) Handle(ctx context.Context, req *Request) (*Outcome, error) {
 	b, err := json.Marshal(req)

@@ -9,7 +9,8 @@ import (
 // Event is the name of a job's or host's event, spelled as PBS spells it.
 type Event string
 
-// The MoM hook events of PBS (src/include/hook.h). doc.go says when each comes and what it may do.
+// The MoM hook events of PBS (src/include/hook.h). doc.go describes when each comes and its
+// effects.
 const (
 	EventBegin       Event = "execjob_begin"
 	EventPrologue    Event = "execjob_prologue"

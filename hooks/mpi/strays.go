@@ -51,7 +51,7 @@ type strays struct {
 	last  time.Time
 }
 
-// sighting is what is remembered about a process.
+// sighting holds the facts remembered about a process.
 type sighting struct {
 	start uint64
 	uid   int
@@ -73,8 +73,8 @@ func newStrays(action string, facts *stray.Reader, members func(string) ([]int, 
 		told: map[string]int{}}
 }
 
-// scan returns what it found out about the listed jobs, or nil. For a partial list it does nothing
-// if the last scan was only seconds ago or another one is running.
+// scan returns its findings about the listed jobs, or nil. For a partial list it does nothing if
+// the last scan was only seconds ago or another one is running.
 func (s *strays) scan(ctx context.Context, list map[string]*hostapi.Job,
 	partial bool) (map[string]*hostapi.JobUpdate, error) {
 	if s.action == leaveStrays {

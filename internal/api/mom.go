@@ -11,11 +11,11 @@ import (
 )
 
 // MoM carries out events that pbs_mom's hook passes on. The input is MoM's own input file, and the
-// answer says what the hook has to do.
+// answer tells the hook what to do.
 type MoM interface {
 	// Event carries out one event. ctx ends when the caller is gone. It has ended from the start if
-	// the caller gave up before its event was read. On an error, the caller does what is configured
-	// for a failed daemon; a rejected event is not an error.
+	// the caller gave up before its event was read. On an error, the caller acts as configured for
+	// a failed daemon. A rejected event is not an error.
 	Event(ctx context.Context, call MoMCall) (MoMAnswer, error)
 }
 
@@ -28,7 +28,7 @@ type MoMCall struct {
 	Asked  bool   // the caller has asked the server what it was told to ask
 }
 
-// MoMAnswer is the answer to an event: what the hook has to do.
+// MoMAnswer is the answer to an event: instructions for the hook.
 type MoMAnswer struct {
 	Body   []byte
 	Output bool // Body is the text of MoM's output file, not changes

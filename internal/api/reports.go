@@ -13,8 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// damagedTrailer is the trailer of a list with reports that can no longer be read. It says what is
-// known of them.
+// damagedTrailer is the trailer of a list with reports that can no longer be read. It describes
+// them as far as they are known.
 const damagedTrailer = "Hookhost-Damaged"
 
 // reports streams the reports that the caller may see and that the query chooses (report.Filter),

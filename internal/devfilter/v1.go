@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// installV1 adds what is missing in the job's list, removes what is superfluous, and reads the list
+// installV1 adds missing rules to the job's list, removes superfluous ones, and reads the list
 // back.
 //
 // The v1 controller cannot replace a list in one step, which causes two differences from v2. If a
@@ -42,9 +42,9 @@ type change struct {
 	rule devrule.Rule
 }
 
-// changesV1 returns the writes that change one list into another. Their rules name one kind each,
-// and every device once. At no time does a rule have an access that it has neither before nor
-// after: that would open what both lists deny.
+// changesV1 returns the writes that change one list into another. Each rule names one kind, and
+// every device occurs once. A rule never has an access that it has neither before nor after,
+// because that would open devices that both lists deny.
 func changesV1(have, want []devrule.Rule) []change {
 	var grow, exchange, shrink []change
 	each(have, want, func(device devrule.Rule, before, after devrule.Access) {

@@ -88,9 +88,9 @@ func (g *Grant) Applied(m Marker) error {
 	return nil
 }
 
-// GrantOf returns what the job was given, without devices that have left. It returns nil without an
-// error if the cgroup has no grant. After an error it is not known what the job holds, so no device
-// may be considered free.
+// GrantOf returns the job's grant without the devices that have left. It returns nil without an
+// error if the cgroup has no grant. After an error the job's devices are unknown, so no device may
+// be considered free.
 func GrantOf(m Marker) (*Grant, error) {
 	b, err := m.Mark(grantMark)
 	if errors.Is(err, unix.ENODATA) {

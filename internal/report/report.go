@@ -21,8 +21,8 @@ import (
 	"github.com/hookhost/hookhost/internal/usage"
 )
 
-// Report is what a job used, host by host and together. WriteJSON writes it as JSON with every
-// field. Unknown values are null, empty or (below resources_used and hosts) absent, never 0.
+// Report is a job's usage, by host and in total. WriteJSON writes it as JSON with every field.
+// Unknown values are null, empty or (below resources_used and hosts) absent, never 0.
 type Report struct {
 	Job        string     `json:"job"`
 	Name       string     `json:"name"`
@@ -49,8 +49,8 @@ type Report struct {
 	// it only if it is true.
 	NotStarted bool `json:"not_started,omitempty"`
 
-	// PBSJob is what the job requested, where it ran, which run it was, and whether this host was
-	// its mother superior. It omits the hooks' state and resources_used. Nil if unknown.
+	// PBSJob has the job's request, its hosts, the number of its run, and whether this host was its
+	// mother superior. It omits the hooks' state and resources_used. Nil if unknown.
 	PBSJob *hostapi.Job `json:"pbs_job,omitempty"`
 }
 

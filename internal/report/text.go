@@ -132,7 +132,7 @@ func (r *Report) writeDevices(p sheet) {
 	}
 }
 
-// writeBilling writes what the job is billed for besides its usage of resources.
+// writeBilling writes the job's energy and bill.
 func (r *Report) writeBilling(p sheet) {
 	if j := r.energy(); j != nil {
 		p.line("Energy", "%s of processors and memory", joules(*j))
@@ -157,7 +157,7 @@ func (r *Report) energy() *float64 {
 	return &sum
 }
 
-// billing returns what the mother superior has billed the job; nil if nothing is billed.
+// billing returns the mother superior's bill for the job, or nil if there is none.
 func (r *Report) billing() *float64 {
 	for _, host := range r.hostNames() {
 		if units := r.Hosts[host].Billing; units != nil {
@@ -202,8 +202,8 @@ func (r *Report) oomWhere() string {
 	return text
 }
 
-// unheard says what the sums contain of a missing host: what it reported while the job ran, or
-// nothing.
+// unheard describes the part of a missing host in the sums: its usage reported while the job ran,
+// or nothing.
 func (r *Report) unheard(host string) string {
 	if r.Hosts[host] == nil {
 		return "its usage is not in the sums"

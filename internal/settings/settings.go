@@ -1,4 +1,4 @@
-// Package settings determines the configuration of a node: the node's own file where there is one,
+// Package settings determines the configuration of a node: the node's own file if there is one,
 // else the text that PBS has sent.
 package settings
 
@@ -25,16 +25,16 @@ type Source struct {
 // Settings is the configuration of this node.
 type Settings struct {
 	File    *config.File
-	Path    string // where File was read; "" for the defaults
-	Own     bool   // File is the node's own, whatever PBS has sent
+	Path    string // the file that File was read from; "" for the defaults
+	Own     bool   // File is the node's own, regardless of PBS's configuration
 	PBS     Sent   // what PBS has sent
 	InForce []byte // the text from PBS that is File; nil for the node's own file or the defaults
-	Refused error  // why File is not what PBS has sent last
+	Refused error  // why PBS's last configuration is not in force
 
-	before *Settings // PBS's configuration before the last, or the defaults
+	before *Settings // PBS's previous configuration, or the defaults
 }
 
-// Instead says for people what is in force in place of what was Refused.
+// Instead describes, for people, the configuration in force instead of the Refused one.
 func (s *Settings) Instead() string {
 	if s.InForce == nil {
 		return "the defaults are"
@@ -79,11 +79,11 @@ func IsRoot() bool {
 	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// Read reads the configuration: the node's own file where there is one or must is set, else what
-// PBS has sent. Without either the defaults apply. An error in the node's own file is a Mistake. If
-// the text from PBS is invalid, the one before stays in force: see Refused. An upgrade that no
+// Read reads the configuration: the node's own file if there is one or must is set, else PBS's
+// configuration. Without either, the defaults apply. An error in the node's own file is a Mistake.
+// If the text from PBS is invalid, the previous one stays in force: see Refused. An upgrade that no
 // longer knows a key may make both invalid. That is a Mistake too, because the defaults may not fit
-// the jobs that live.
+// the live jobs.
 func (s Source) Read(must bool) (Settings, error) {
 	text, err := readTrusted(s.File, maxOwn)
 	if errors.Is(err, fs.ErrNotExist) && !must {
@@ -107,7 +107,7 @@ func (s Source) Read(must bool) (Settings, error) {
 	return Settings{File: file, Path: s.File, Own: true, PBS: readSent(&pbs)}, nil
 }
 
-// readSent reads the configuration of a node without a file of its own.
+// readSent reads the configuration of a node that has no file.
 func (s Source) readSent(pbs config.OpenPBS) (Settings, error) {
 	here, err := Here(&pbs)
 	if err != nil {
@@ -140,9 +140,9 @@ func (s Source) readSent(pbs config.OpenPBS) (Settings, error) {
 	return read, nil
 }
 
-// Stay keeps the configuration before in force if jobs live and PBS's last one has another prefix
-// or mount of cgroups. Otherwise a daemon that starts would not find these jobs. live counts the
-// recorded jobs of a prefix, which this process has not locked yet.
+// Stay keeps the previous configuration in force if there are live jobs and PBS's last one has
+// another prefix or mount of cgroups. Otherwise a daemon that starts would not find these jobs.
+// live counts the recorded jobs of a prefix, which this process has not locked yet.
 func (s *Settings) Stay(live func(prefix string) (int, error)) error {
 	if s.before == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 //
 // The file is the only place where a node has its vntype. An administrator writes it, or the
 // daemon, if it finds a vntype in MoM's vnode_list and no file. MoM itself does not read it, and
-// knows nothing of a vntype that qmgr has set (openpbs pbs_cgroups.PY, _get_vnode_type).
+// does not know a vntype that qmgr has set (openpbs pbs_cgroups.PY, _get_vnode_type).
 type Vntype struct {
 	Name  string // "" if none is known
 	File  string // "" if pbs_mom has no home here
@@ -57,7 +57,7 @@ func ReadVntype(cfg *config.OpenPBS) (Vntype, error) {
 	return v, nil
 }
 
-// Write writes a vntype to the file. Other users may read it, as the one that the stock hook
+// Write writes a vntype to the file. Other users may read it, like the file that the stock hook
 // writes.
 func (v *Vntype) Write(name string) error {
 	if err := checkVntype(name); err != nil {
@@ -70,7 +70,7 @@ func (v *Vntype) Write(name string) error {
 	return nil
 }
 
-// checkVntype refuses what cannot be a vntype: an empty or endless one and control characters.
+// checkVntype refuses an invalid vntype: an empty or very long one, or one with control characters.
 func checkVntype(v string) error {
 	if v == "" || len(v) > maxVntype || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return fmt.Errorf("vntype %.40q: want one line of 1 to %d bytes", v, maxVntype)
@@ -93,7 +93,7 @@ func (v Vntype) String() string {
 	return fmt.Sprintf("none: there is no %s", v.File)
 }
 
-// Advice says how the node can get a vntype; "" if that is unknown.
+// Advice explains how the node can get a vntype, or returns "" if that is unknown.
 func (v Vntype) Advice() string {
 	if v.File == "" || v.shut {
 		return ""
