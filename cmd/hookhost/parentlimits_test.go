@@ -33,16 +33,20 @@ func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
 				return []string{"run", "--job", id, "--report=json", "-l", "select=1:ncpus=1", "--", "python3",
 					"-c", hold}
 			}
-			first := n.start(hog("1.first")...)
-			second := n.hookhost(hog("2.second")...)
-			must.NoError(t, first.stdin.Close()) // it ends, if it lives
-			if err := first.wait(); err == nil { // it is the larger one of the two
-				t.Error("neither job was killed")
-			}
+			var second result
+			first := loggedKill(func() result {
+				first := n.start(hog("1.first")...)
+				second = n.hookhost(hog("2.second")...)
+				must.NoError(t, first.stdin.Close()) // it ends, if it lives
+				if err := first.wait(); err == nil { // it is the larger one of the two
+					t.Error("neither job was killed")
+				}
+				return result{stderr: first.stderr.String()}
+			})
 			for _, b := range []struct {
 				status, kills int64
 				result
-			}{{265, 1, result{stderr: first.stderr.String()}}, {0, 0, second}} {
+			}{{265, 1, first}, {0, 0, second}} {
 				r := b.report(t)
 				if r.ExitStatus == nil || int64(*r.ExitStatus) != b.status {
 					t.Errorf("job %s: exit status %v, want %d: %s", r.Job, r.ExitStatus, b.status, b.stderr)

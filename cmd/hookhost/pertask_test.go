@@ -93,8 +93,10 @@ func testPerTask(t *testing.T) {
 	}
 	t.Run("out of memory", func(t *testing.T) {
 		n := newNode(t, config)
-		r := n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=100mb", "--", "sh", "-c", launcher, "sh",
-			ranked, "1000 0", "0 400000000", "1000 0")
+		r := loggedKill(func() result {
+			return n.hookhost("run", "--report=json", "-l", "select=1:ncpus=1:mem=100mb", "--", "sh", "-c", launcher,
+				"sh", ranked, "1000 0", "0 400000000", "1000 0")
+		})
 		if r.status != 137 {
 			t.Errorf("status %d, want 137", r.status)
 		}

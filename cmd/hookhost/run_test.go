@@ -17,18 +17,35 @@ import (
 
 const mib = 1 << 20
 
+// loggedKill tries again while the kernel has logged nothing of a kill. It logs ten in five
+// seconds, over all cgroups, and other tests may use these up.
+func loggedKill(try func() result) (r result) {
+	for range 6 {
+		if r = try(); !strings.Contains(r.stderr, ": the kernel killed 1 of ") {
+			return r
+		}
+		time.Sleep(5 * time.Second)
+	}
+	return r
+}
+
+// memOf is the greatest sample of a running job's memory so far.
+func (n *node) memOf(id string) int64 {
+	n.t.Helper()
+	for _, h := range decodeReport(n.t, n.hookhost("report", id, "--format=json").stdout).Hosts {
+		if h.MemBytes != nil {
+			return *h.MemBytes
+		}
+	}
+	return 0
+}
+
 func TestRunMemoryLimit(t *testing.T) {
 	n := newNode(t)
-	eat := func() result {
+	r := loggedKill(func() result {
 		return n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--report=json", "--", "python3", "-c",
 			"x=bytearray(300<<20)")
-	}
-	r := eat()
-	// The kernel logs ten kills in five seconds, over all cgroups. Other tests may use these up.
-	for try := 0; try < 5 && strings.Contains(r.stderr, "exceeded: the kernel killed 1 of"); try++ {
-		time.Sleep(5 * time.Second)
-		r = eat()
-	}
+	})
 	if r.status != 137 {
 		t.Errorf("status %d, want 137", r.status)
 	}
@@ -72,12 +89,13 @@ func TestRunReclaimIsNoOOM(t *testing.T) {
 
 func TestRunKillsDaemons(t *testing.T) {
 	n := newNode(t)
+	long := fmt.Sprintf("1000.%d", os.Getpid()) // no other run of the tests has it
 	r := n.hookhost("run", "--report=json", "--", "sh", "-c",
-		"setsid sleep 1000.25 & setsid setsid sleep 1000.25 & sleep 0.1; exit 3")
+		fmt.Sprintf("setsid sleep %[1]s & setsid setsid sleep %[1]s & sleep 0.1; exit 3", long))
 	if r.status != 3 {
 		t.Errorf("status %d, want 3", r.status)
 	}
-	if pids := processesNamed("sleep", "1000.25"); len(pids) > 0 {
+	if pids := processesNamed("sleep", long); len(pids) > 0 {
 		t.Errorf("left running: %v", pids)
 	}
 	if dirs := n.jobDirs(); len(dirs) > 0 {
@@ -92,16 +110,17 @@ func TestRunKillsDaemons(t *testing.T) {
 
 func TestRunAccountsCPUTime(t *testing.T) {
 	n := newNode(t)
-	// Two processes burn a second each and say what getrusage gives them.
+	// Two processes burn five seconds each and say what getrusage gives them.
 	script := `import os, resource, time
 def burn():
-    while time.process_time() < 1.0: pass
+    while time.process_time() < 5.0: pass
 pid = os.fork()
 burn()
 if pid == 0: os._exit(0)
 os.wait()
 u = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-print(sum(r.ru_utime + r.ru_stime for r in u))`
+print(sum(r.ru_utime + r.ru_stime for r in u), flush=True)
+os._exit(0)`
 	r := n.hookhost("run", "-l", "ncpus=2", "--report=json", "--", "python3", "-c", script)
 	var want float64
 	if _, err := fmt.Sscan(r.stdout, &want); err != nil {
@@ -120,14 +139,17 @@ func TestRunCountsMemoryWithoutPageCache(t *testing.T) {
 	if out, err := exec.Command("sh", "-c", "head -c 209715200 /dev/zero > "+big).CombinedOutput(); err != nil {
 		t.Fatal(string(out), err)
 	}
-	script := `import time
-x = bytearray(50 << 20)
+	script := `import sys
 f = open("` + big + `", "rb", buffering=0)
 b = bytearray(1 << 16)
 while f.readinto(b): pass
-time.sleep(1.5)`
-	r := n.hookhost("run", "-l", "select=1:ncpus=1:mem=1gb", "--report=json", "--", "python3", "-c", script)
-	for _, h := range r.report(t).Hosts {
+x = bytearray(50 << 20)
+print("held", flush=True)
+sys.stdin.read()`
+	job := n.start("run", "--job", "1.cache", "-l", "select=1:ncpus=1:mem=1gb", "--report=json", "--", "python3", "-c",
+		script)
+	must.Eventually(t, "its memory is sampled", func() bool { return n.memOf("1.cache") >= 50*mib })
+	for _, h := range job.end(t).Hosts {
 		if h.MemBytes == nil || *h.MemBytes < 50*mib || *h.MemBytes > 60*mib {
 			t.Errorf("mem_bytes = %v, want 50 to 60 MiB (%s)", *h.MemBytes, h.MemSource)
 		}
@@ -232,16 +254,16 @@ func TestRunCrashOfPluginAndDaemon(t *testing.T) {
 }
 
 // crash kills the cgroup hook, or the daemon with it, in mid-job and looks at the rest of the
-// job's life. The job has its peak for longer than the pause between two samples.
+// job's life. The job has its peak until that is sampled.
 func crash(t *testing.T, n *node, d *daemon) {
 	release := n.path("release")
-	cmd := n.command("run", "-l", "select=1:ncpus=1:mem=128mb", "--report=json", "--", "python3", "-c",
-		`import time; x = bytearray(40 << 20); time.sleep(1.5); x = None; open("`+n.path("ready")+
-			`", "w").close(); open("`+release+`").read()`)
 	must.NoError(t, syscall.Mkfifo(release, 0o600))
-	done := make(chan result, 1)
-	go func() { done <- n.finish(cmd) }()
-	must.Eventually(t, "the job runs", func() bool { return exists(n.path("ready")) })
+	job := n.start("run", "--job", "1.crash", "-l", "select=1:ncpus=1:mem=128mb", "--report=json", "--", "python3",
+		"-c", `import sys; x = bytearray(40 << 20); print("held", flush=True); sys.stdin.read(); x = None; `+
+			`print("freed", flush=True); open("`+release+`").read()`)
+	must.Eventually(t, "the peak is sampled", func() bool { return n.memOf("1.crash") >= 40*mib })
+	must.NoError(t, job.stdin.Close())
+	job.await("freed")
 	if d != nil {
 		d.kill()
 	}
@@ -261,11 +283,7 @@ func crash(t *testing.T, n *node, d *daemon) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	must.NoError(t, os.WriteFile(release, []byte("go"), 0))
-	r := <-done
-	if r.status != 0 {
-		t.Errorf("status %d", r.status)
-	}
-	for _, h := range r.report(t).Hosts {
+	for _, h := range job.report(t).Hosts {
 		if h.MemBytes == nil || *h.MemBytes < 40*mib {
 			t.Errorf("mem_bytes = %v: the peak from before the crash is lost", h.MemBytes)
 		}
@@ -281,18 +299,23 @@ func crash(t *testing.T, n *node, d *daemon) {
 // The output of `make demo` is what it says.
 func TestDemoShowsWhatItSays(t *testing.T) {
 	n := newNode(t)
-	cmd := exec.Command("../../scripts/demo", filepath.Join(built, "hookhost"))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	var demo string // its cgroup
+	out := loggedKill(func() result {
+		cmd := exec.Command("../../scripts/demo", filepath.Join(built, "hookhost"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		demo = fmt.Sprintf("hookhost_demo_%d.service", cmd.Process.Pid)
+		return result{stderr: string(out)}
+	}).stderr
 	for _, want := range []string{"the answer is 42", "Cgroup mem limit exceeded: Killed process", "ended by SIGKILL"} {
-		if !strings.Contains(string(out), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 	for _, top := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} {
-		if left, _ := filepath.Glob(top + "hookhost_demo_*"); len(left) > 0 {
+		if left, _ := filepath.Glob(top + demo); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
 	}
