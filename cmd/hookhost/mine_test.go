@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -61,8 +62,9 @@ func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 		t.Errorf("without a limit: %+v", r)
 	}
 	// The second job is looked at for its cput only, and has been by then.
-	if r := n.hookhost("run", "--job", "87.x", "--report=none", "-l", "cput=1", "--", "sh", "-c",
-		"sleep 2; $0 jobs --mine", hookhost); r.status != 0 || r.stdout != "unlimited\n" {
+	cput := enough(3)
+	if r := n.hookhost("run", "--job", "87.x", "--report=none", "-l", fmt.Sprint("cput=", cput), "--", "sh", "-c",
+		fmt.Sprintf("sleep %d; $0 jobs --mine", cput+1), hookhost); r.status != 0 || r.stdout != "unlimited\n" {
 		t.Errorf("with a limit of cput: %+v", r)
 	}
 	if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" ||

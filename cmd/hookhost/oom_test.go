@@ -115,13 +115,8 @@ func (e *eating) kill() time.Duration {
 // known waits until `hookhost jobs` says that there were so many kills and returns when it did.
 func (e *eating) known(kills int64) time.Duration {
 	e.t.Helper()
-	for end := monotonic() + 10*time.Second; monotonic() < end; {
-		if e.n.kills() >= kills {
-			return monotonic()
-		}
-	}
-	e.t.Fatalf("jobs does not tell of kill %d", kills)
-	return 0
+	must.Eventually(e.t, fmt.Sprintf("jobs tells of kill %d", kills), func() bool { return e.n.kills() >= kills })
+	return monotonic()
 }
 
 // end has the job end and returns what came to its standard error last.

@@ -123,20 +123,22 @@ func TestPBSAnswerComesBeforeTheAlarm(t *testing.T) {
 	m := newMoM(t)
 	m.register("slow", "execjob_begin", 500, fmt.Sprintf("arrived = %q\nuntil = %q\n", m.path("begins"), m.path("go")))
 	m.register("last", "execjob_epilogue", 500, fmt.Sprintf("arrived = %q\nuntil = %q\n", m.path("ends"), m.path("go")))
+	m.commands("hook set slow alarm=120")
 	m.serve()
+	m.post(m.hostInput("exechost_periodic")) // hook cgroup has started when it is answered
 	arrived := func(file, id string) bool {
 		b, _ := os.ReadFile(m.path(file))
 		return strings.Contains(string(b), id)
 	}
-	const alarm = 4
+	alarm := enough(10)
 	late, gone := pbsJob{id: "1.pbshost", list: "ncpus=0"}, pbsJob{id: "2.pbshost", list: "ncpus=0"}
 	start := time.Now()
-	if out := m.post(alarmed(m.input("execjob_begin", late), fmt.Sprint(alarm))); !strings.Contains(out,
-		"rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (3 s of 4), hook 'slow' is at "+
-			"it: it is undone") {
+	want := fmt.Sprintf("rerun\nreject hookhost: execjob_begin of job 1.pbshost: no answer in time (%d s of %d), "+
+		"hook 'slow' is at it: it is undone", alarm-alarm/10, alarm)
+	if out := m.post(alarmed(m.input("execjob_begin", late), fmt.Sprint(alarm))); !strings.Contains(out, want) {
 		t.Errorf("begin: %s", out)
 	}
-	if took := time.Since(start); took >= alarm*time.Second {
+	if took := time.Since(start); took >= time.Duration(alarm)*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	conn := m.dialMoM(m.input("execjob_begin", gone))
