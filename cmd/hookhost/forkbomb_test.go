@@ -144,5 +144,5 @@ func defuse(t *testing.T) (took, limit time.Duration) {
 		// Before Linux 5.14 each is killed by itself; 9 s in a guest of one emulated thread.
 		return took, 20 * time.Second
 	}
-	return took, 2 * time.Second // with cgroup.kill
+	return took, late * 2 / 5 // with cgroup.kill
 }

@@ -414,16 +414,19 @@ func TestWalltimeLimits(t *testing.T) {
 		}
 	})
 	t.Run("maximum", func(t *testing.T) {
-		n := newNode(t, "[walltime]\nmaximum = \"2s\"")
+		limit := enough(2)
+		n := newNode(t, fmt.Sprintf("[walltime]\nmaximum = \"%ds\"", limit))
 		for _, asks := range [][]string{{"-l", "walltime=100"}, {"-l", "soft_walltime=50"}} {
 			r := n.hookhost(append(append([]string{"run", "--job", "89.x", "--report=json"}, asks...), "--", "sleep",
 				"60")...)
 			if r.status != 143 {
 				t.Errorf("%v: status %d, want 143", asks, r.status)
 			}
-			tellsEnd(t, r.stderr, r.report(t), "walltime", 2, "SIGTERM")
+			tellsEnd(t, r.stderr, r.report(t), "walltime", limit, "SIGTERM")
 		}
-		if r := n.hookhost("run", "--job", "89.x", "--report=none", "-l", "walltime=100", "--", "true"); r.status != 0 {
+		n = newNode(t, "[walltime]\nmaximum = \"1h\"")
+		if r := n.hookhost("run", "--job", "89.x", "--report=none", "-l", "walltime=7200", "--",
+			"true"); r.status != 0 {
 			t.Errorf("a job that needs less than it asks for: %+v", r)
 		}
 	})
@@ -436,27 +439,37 @@ func TestWalltimeLimits(t *testing.T) {
 	})
 }
 
-// A job is ended for its cpu time within a second of it.
+// A job is ended for its cpu time within a second of it, and never before. On a busy machine that
+// may take longer, so it has five tries.
 func TestCputEndsTheJobWithinASecond(t *testing.T) {
 	n := newNode(t)
-	r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(min(online(t), 2)), "-l", "cput=2", "--report=json", "--",
-		"sh", "-c", "while :; do :; done & while :; do :; done")
-	if r.status != 143 {
-		t.Errorf("status %d, want 143", r.status)
-	}
-	rep := r.report(t)
-	tellsEnd(t, r.stderr, rep, "cput", 2, "SIGTERM")
 	most := 3.3 // it goes on until it has its SIGTERM
 	if exists("/lab/.lab/command") {
 		most += 2 * late.Seconds()
 	}
-	for _, h := range rep.Hosts {
-		if h.CPUTSeconds == nil {
-			t.Error("no cput")
-		} else if *h.CPUTSeconds < 2 || *h.CPUTSeconds > most {
-			t.Errorf("cput %.3f seconds, want 2 to 3", *h.CPUTSeconds)
+	var used float64
+	for range 5 {
+		r := n.hookhost("run", "-l", "ncpus="+strconv.Itoa(min(online(t), 2)), "-l", "cput=2", "--report=json", "--",
+			"sh", "-c", "while :; do :; done & while :; do :; done")
+		if r.status != 143 {
+			t.Errorf("status %d, want 143", r.status)
+		}
+		rep := r.report(t)
+		tellsEnd(t, r.stderr, rep, "cput", 2, "SIGTERM")
+		for _, h := range rep.Hosts {
+			if h.CPUTSeconds == nil {
+				t.Fatal("no cput")
+			}
+			used = *h.CPUTSeconds
+		}
+		if used < 2 {
+			t.Errorf("cput %.3f seconds, want 2 to 3", used)
+		}
+		if used <= most || t.Failed() {
+			return
 		}
 	}
+	t.Errorf("cput %.3f seconds, want 2 to 3", used)
 }
 
 // A standard error that nobody reads any more, where a warning goes, ends no job.
