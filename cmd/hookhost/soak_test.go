@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type soak struct {
 	jobs   int
 	begun  atomic.Int64
 	ended  atomic.Int64
+	live   int // files below the socket's directory after the first jobs
 }
 
 // mark is a moment of a soak: what the node's programs hold, and what lies on disk.
@@ -66,17 +68,21 @@ func TestManyJobsLeaveTheNodeAsTheFirstOnesDid(t *testing.T) {
 			t.Fatalf("interrupted after %d jobs", s.ended.Load())
 		}
 		marks = append(marks, s.mark())
+		if part == parts/4-1 {
+			s.live = marks[part].live
+		}
 		t.Logf("%d jobs after %v: %s", s.ended.Load(), time.Since(began).Round(time.Second), marks[part])
 	}
 	first := marks[parts/4-1]
+	more := 4 + 2*runtime.NumCPU() // threads, which Go starts where system calls stall
 	for _, m := range marks[parts/4:] {
 		for name, now := range m.programs {
 			before := first.programs[name]
-			if now.files > before.files+2 || now.memory > before.memory*5/4+4096 || now.threads > before.threads+4 {
+			if now.files > before.files+2 || now.memory > before.memory*5/4+4096 || now.threads > before.threads+more {
 				t.Errorf("after %d jobs %s holds %+v, after %d %+v", m.jobs, name, now, first.jobs, before)
 			}
 		}
-		if m.goroutines > first.goroutines+5 || m.live > first.live {
+		if m.goroutines > first.goroutines+5 {
 			t.Errorf("after %d jobs: %s, after %d: %s", m.jobs, m, first.jobs, first)
 		}
 	}
@@ -162,7 +168,10 @@ func (s *soak) mark() mark {
 	for name, pid := range pids {
 		m.programs[name] = heldBy(s.t, pid)
 	}
-	m.live, _ = s.below("run")
+	must.Eventually(s.t, "no more live files than after the first jobs", func() bool {
+		m.live, _ = s.below("run")
+		return s.live == 0 || m.live <= s.live
+	})
 	_, m.state = s.below("state")
 	if left := s.jobDirs(); len(left) > 0 {
 		s.t.Errorf("after %d jobs: cgroups left: %v", m.jobs, left)

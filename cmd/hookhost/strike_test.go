@@ -85,7 +85,7 @@ func (w *wreck) strikeHook(s plannedStrike) {
 		w.lives[s.victim]++
 	}
 	w.mu.Unlock()
-	pid := 0
+	pid, killed := 0, 0
 	if !often {
 		pid = w.victim(func() int { return w.hookPID(s.victim) })
 	}
@@ -100,11 +100,19 @@ func (w *wreck) strikeHook(s plannedStrike) {
 		}
 		if send(pid, sig) {
 			w.count(s.means + " " + s.victim)
+			if sig == syscall.SIGKILL {
+				killed = pid
+			}
 		}
 	}
 	w.background.Go(func() {
+		w.victim(func() int {
+			if running := w.runningPID(s.victim); running != killed {
+				return running
+			}
+			return 0 // the daemon does not know yet that it is dead
+		})
 		time.Sleep(killPause)
-		w.victim(func() int { return w.runningPID(s.victim) })
 		w.turns[s.victim].Unlock()
 	})
 }
