@@ -87,7 +87,7 @@ func (n *node) open() *Host {
 	n.t.Helper()
 	o := Options{
 		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Reports: n.finished, Processes: n.procs,
-		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: 5 * time.Second,
+		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: time.Minute,
 		Populated: func(string) (bool, error) { return false, nil },
 		Observer:  &tally{}, Ended: func() {},
 		SisterUsage: func(*jobstate.Record, []string) map[string]SisterUsage { return nil },

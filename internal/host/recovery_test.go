@@ -119,10 +119,11 @@ func TestJobIsFrozenOrThawedAsItsRecordSays(t *testing.T) {
 
 // A host that dies over a postsuspend leaves a record that says so: the next one freezes the job.
 func TestSuspensionIsOnRecordBeforeHooksAreCalled(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	log := filepath.Join(n.dir, "log")
 	config := fmt.Sprintf("mode = %q\nevent = %q\nlog = %q", "wait", "execjob_postsuspend", log)
-	n.hook("a", "misbehave", config, "alarm=3")
+	n.hook("a", "misbehave", config, "alarm=10")
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventLaunch, "1.srv")

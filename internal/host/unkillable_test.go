@@ -58,7 +58,7 @@ func trace(t *testing.T, pid int) (stop func()) {
 func TestProgramThatDoesNotDie(t *testing.T) {
 	kernfstest.NeedRoot(t)
 	n := newNode(t)
-	n.hook("a", "misbehave", fmt.Sprintf("mode = \"hang\"\nonce = %q", filepath.Join(n.dir, "once")), "alarm=3")
+	n.hook("a", "misbehave", fmt.Sprintf("mode = \"hang\"\nonce = %q", filepath.Join(n.dir, "once")), "alarm=2")
 	h := n.open()
 	plugintest.Eventually(t, "it runs", func() bool { return hookPID(t, h, "a") != 0 })
 	pid := hookPID(t, h, "a")
