@@ -29,8 +29,19 @@ func stand(t *testing.T, script string) (program string) {
 	return program
 }
 
+// leavesNoGoroutine returns a check that no goroutine runs that does not run now. It waits for a
+// minute, goleak alone for half a second.
+func leavesNoGoroutine(t *testing.T) (check func()) {
+	now := goleak.IgnoreCurrent()
+	return func() {
+		for end := time.Now().Add(time.Minute); goleak.Find(now) != nil && time.Now().Before(end); {
+		}
+		goleak.VerifyNone(t, now)
+	}
+}
+
 func TestAskNVML(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNoGoroutine(t)()
 	got, err := AskNVML(t.Context(), stand(t, `[ "$*" = '--limit 1m10s inventory' ] && [ "$PWD" = / ] && [ -z "$LD_LIBRARY_PATH$HOME" ] &&
 		! read x && echo '{"driver":"550","gpus":[{"uuid":"GPU-1","minor":1}]}'`), time.Minute)
 	want := &NVIDIA{Driver: "550", GPUs: []NVIDIAGPU{{UUID: "GPU-1", Minor: 1}}}
@@ -50,7 +61,7 @@ func TestAskNVML(t *testing.T) {
 }
 
 func TestAskNVMLErrors(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNoGoroutine(t)()
 	garbage := stand(t, "")
 	must.NoError(t, os.WriteFile(garbage, []byte("\x00\x01neither ELF nor a script"), 0o755))
 	locked := stand(t, "")
@@ -97,7 +108,7 @@ func noInterpreter(t *testing.T) string {
 
 // The limit ends the program and all that it started, also what holds its output.
 func TestAskNVMLLimit(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNoGoroutine(t)()
 	for _, tt := range []struct{ name, script string }{
 		{"it hangs", `echo $$ >"$0.pid"; exec sleep 1000`},
 		{"it ignores signals and has children", `trap '' TERM HUP INT; sleep 1000 & echo $! >"$0.pid"; wait`},
@@ -150,7 +161,7 @@ func pidIn(path string) int {
 // in a driver that hangs.
 func TestAskNVMLHangsInTheKernel(t *testing.T) {
 	kernfstest.NeedV1(t, "freezer")
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leavesNoGoroutine(t)()
 	dir := fmt.Sprintf("/sys/fs/cgroup/freezer/hhtest_inventory_%d", os.Getpid())
 	write := func(file, value string) {
 		t.Helper()
