@@ -27,7 +27,7 @@ func TestNamesHideNoStray(t *testing.T) {
 	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil && strings.Contains(string(own), ".service") {
 		kernfstest.Elsewhere(t, "what runs in a service of systemd is no stray")
 	}
-	const uid = 23461
+	uid := uint32(20001 + 2*(os.Getpid()%10_000)) // no other run has it
 	dir, err := os.MkdirTemp("", "hhtest_names")
 	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -62,7 +62,7 @@ func TestNamesHideNoStray(t *testing.T) {
 	log.SetOutput(t.Output())
 	s := newStrays(adoptStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil },
 		logrus.NewEntry(log))
-	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}}
+	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: int(uid)}}}
 	found := ""
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		found += scanOnce(t, s, jobs, false)

@@ -272,7 +272,7 @@ func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil && strings.Contains(string(own), ".service") {
 		kernfstest.Elsewhere(t, "what runs in a service of systemd is no stray")
 	}
-	const uid = 23459
+	uid := uint32(20000 + 2*(os.Getpid()%10_000)) // no other run has it
 	start := func(env ...string) *exec.Cmd {
 		cmd := exec.Command("/bin/sleep", "1000")
 		cmd.Env = env
@@ -287,7 +287,7 @@ func TestKillEndsStraysOfTheJobAlone(t *testing.T) {
 	log.SetOutput(t.Output())
 	s := newStrays(killStrays, reader(procfs, nobody), func(string) ([]int, error) { return nil, nil },
 		logrus.NewEntry(log))
-	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: uid}}}
+	jobs := map[string]*hostapi.Job{"7.srv": {ID: "7.srv", Owner: hostapi.Owner{UID: int(uid)}}}
 	var notes string
 	killed := fmt.Sprintf("killed pid %d (sleep), which was outside of the job: it belonged to it by its environment",
 		daemon.Process.Pid)
