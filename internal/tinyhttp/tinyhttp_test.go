@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,14 +29,16 @@ func listen(t *testing.T) (net.Listener, string) {
 }
 
 func TestPostHandsOverTheBodyAndReturnsTheAnswer(t *testing.T) {
+	t.Parallel()
 	l, socket := listen(t)
 	body, text := strings.Repeat("a question\n", 50_000), strings.Repeat("an answer\n", 100_000)
+	var think sync.Once
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got, err := io.ReadAll(r.Body) // which sends 100 Continue
 		if err != nil || string(got) != body || r.URL.Path != "/v1/x" || r.Header.Get("Accept") != "text/plain" {
 			t.Errorf("%s %v %d bytes, %v", r.URL, r.Header, len(got), err)
 		}
-		time.Sleep(time.Second) // longer than to the sign of life
+		think.Do(func() { time.Sleep(6 * time.Second) }) // longer than to the sign of life
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Content-Length", "1000000")
 		w.WriteHeader(http.StatusConflict)
@@ -44,7 +47,7 @@ func TestPostHandsOverTheBodyAndReturnsTheAnswer(t *testing.T) {
 	go s.Serve(l)
 	t.Cleanup(func() { s.Close() })
 	r := Request{Socket: socket, Path: "/v1/x", Header: "Accept: text/plain\r\n", Body: []byte(body),
-		Sign: time.Second / 2, Most: 2 << 20}
+		Sign: 5 * time.Second, Most: 2 << 20}
 	a, err := Post(r)
 	if err != nil || a.Status != http.StatusConflict || a.Type != "text/plain" || string(a.Body) != text {
 		t.Errorf("status %d, type %q, %d bytes, %v", a.Status, a.Type, len(a.Body), err)
