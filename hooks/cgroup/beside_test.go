@@ -60,7 +60,6 @@ func TestBeginAtOnce(t *testing.T) {
 
 // PBS may send a job's end only after it has given the job's place to another.
 func TestBeginBeforeEndOfAnother(t *testing.T) {
-	// A process that can die does so within this time.
 	short := func(c *config.File) { c.Cgroup.KillTimeout = config.Duration(300 * time.Millisecond) }
 	onFakes(t, short, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 		all := asks("ncpus=4", "mem=15gb")
@@ -74,6 +73,7 @@ func TestBeginBeforeEndOfAnother(t *testing.T) {
 			t.Errorf("begin beside it: %v", err)
 		}
 		k.Unstick(pid)
+		n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
 		n.do(hostapi.EventBegin, "2.srv", all)
 		pid = n.launch("2.srv")
 		n.do(hostapi.EventEnd, "1.srv")

@@ -164,7 +164,8 @@ func TestEndStuck(t *testing.T) {
 			}
 		}
 		k.Unstick(pid)
-		n.do(hostapi.EventEnd, "1.srv") // the host sends it again
+		n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
+		n.do(hostapi.EventEnd, "1.srv")                                 // the host sends it again
 		n.want()
 	})
 }
@@ -193,18 +194,18 @@ func TestEndAfterAlarm(t *testing.T) {
 // The grace period leaves time for SIGKILL before the alarm.
 func TestGraceBeforeAlarm(t *testing.T) {
 	edit := func(c *config.File) {
-		c.Cgroup.KillGrace, c.Cgroup.KillTimeout = config.Duration(time.Hour), config.Duration(2*time.Second)
+		c.Cgroup.KillGrace, c.Cgroup.KillTimeout = config.Duration(time.Hour), config.Duration(20*time.Second)
 	}
 	n, k := fakeNode(t, kernfstest.NewHybrid, edit)
 	n.do(hostapi.EventBegin, "1.srv")
 	pid := n.launch("1.srv")
 	k.Stick(pid)
-	ctx, cancel := context.WithTimeout(t.Context(), 2100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 21*time.Second)
 	defer cancel()
-	time.AfterFunc(200*time.Millisecond, func() { k.Unstick(pid) })
+	time.AfterFunc(2*time.Second, func() { k.Unstick(pid) })
 	job := *n.job("1.srv")
 	out, err := n.sendCtx(ctx, &hostapi.Request{Event: hostapi.EventEpilogue, Node: testNode, Job: &job})
-	if err != nil || out.Usage.Kill.Seconds > 1 {
+	if err != nil || out.Usage.Kill.Seconds > 10 {
 		t.Errorf("%+v, %v", out.Usage.Kill, err)
 	}
 	n.do(hostapi.EventEnd, "1.srv")

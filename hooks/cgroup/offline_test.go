@@ -93,7 +93,8 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 				}
 			}
 			k.Unstick(pid)
-			n.do(hostapi.EventEnd, "1") // the host sends it again
+			n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
+			n.do(hostapi.EventEnd, "1")                                     // the host sends it again
 			lost := vnodes{testNode: vnode("offline", "-"), testNode + "[1]": vnode("job-busy", "-")}
 			out = n.do(hostapi.EventPeriodic, "", pbsSees(lost))
 			back := vnodes{testNode: {State: "free"}, testNode + "[1]": {State: "free"}}
@@ -131,6 +132,7 @@ func TestProcessesThatWaitForACPUPutNoVnodeOffline(t *testing.T) {
 				t.Errorf("%s of what is stuck: %+v, %v; want the vnode offline", last, out, err)
 			}
 			k.Unstick(stuck)
+			n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
 			n.do(hostapi.EventEnd, "1")
 			n.want()
 		})
@@ -153,6 +155,7 @@ func TestNoWordFromPBS(t *testing.T) {
 		t.Errorf("periodic: %v, -want +got:\n%s", err, diff)
 	}
 	k.Unstick(pid)
+	n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
 	n.do(hostapi.EventEnd, "1")
 	n.waited()
 	// Vnodes are not brought online without knowing their state from the server.

@@ -84,7 +84,7 @@ func TestSuspendWithAStuckProcess(t *testing.T) {
 		n.do(hostapi.EventBegin, "1.srv")
 		pid := n.launch("1.srv")
 		k.Stick(pid)
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		job := *n.job("1.srv")
 		out, err := n.sendCtx(ctx, &hostapi.Request{Event: hostapi.EventPostsuspend, Node: testNode, Job: &job})

@@ -167,6 +167,7 @@ func TestSweepStuck(t *testing.T) {
 		}
 		k.Unstick(pids["1.srv"])
 		k.Unstick(pids["2.srv"])
+		n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
 		n.do(hostapi.EventPeriodic, "")
 		n.want()
 	})
