@@ -259,8 +259,18 @@ func TestShimCannotKeepCode(t *testing.T) {
 func (m *hookMoM) wrap(text string) {
 	m.t.Helper()
 	wrapper := m.at("wrapper")
-	must.NoError(m.t, os.WriteFile(wrapper, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	writeScript(m.t, wrapper, "#!/bin/sh\n"+text+"\n")
 	m.python = wrapper
+}
+
+// writeScript writes a script that can be run at once. Another test's child would inherit the open
+// file, and the kernel runs none that somebody may write.
+func writeScript(t testing.TB, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	must.NoError(t, err)
 }
 
 // Many first events at a time leave one file, which is whole.

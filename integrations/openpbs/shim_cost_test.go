@@ -104,7 +104,7 @@ func TestShimImports(t *testing.T) {
 	nothing := m.at("nothing.py")
 	must.NoError(t, os.WriteFile(nothing, []byte("import pbs\npbs.event().accept()\n"), 0o644))
 	wrapper := m.at("importtime")
-	must.NoError(t, os.WriteFile(wrapper, []byte("#!/bin/sh\nexec "+m.python+" -X importtime \"$@\"\n"), 0o755))
+	writeScript(t, wrapper, "#!/bin/sh\nexec "+m.python+" -X importtime \"$@\"\n")
 	m.python = wrapper
 	imports := func(script string) []string {
 		t.Helper()

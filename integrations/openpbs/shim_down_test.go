@@ -432,7 +432,7 @@ func (m *hookMoM) scriptWithFile(script, input, file string) hookResult {
 	m.t.Helper()
 	wrapper := m.at("wrapper")
 	text := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" 9<%s\n", m.python, file)
-	must.NoError(m.t, os.WriteFile(wrapper, []byte(text), 0o755))
+	writeScript(m.t, wrapper, text)
 	before := m.python
 	m.python = wrapper
 	defer func() { m.python = before }()
