@@ -59,6 +59,32 @@ func inMemory(t *testing.T) string {
 func TestSignalEndsTheRemovalOfTMPDIR(t *testing.T) {
 	spec := shell(`cd "$TMPDIR"; mkdir d; cd d; seq 30000 | xargs touch`)
 	spec.TmpDir, spec.AuxDir = inMemory(t), t.TempDir()
+	var result Result
+	var err error
+	for try := 0; err == nil && try < 5; try++ { // the removal may be done before it gets a signal
+		result, err = signalledWhenItHasEnded(t, spec)
+	}
+	if result.ExitStatus != 0 || err == nil || !strings.Contains(err.Error(), errInterrupted.Error()) {
+		t.Errorf("exit status %d, %v; want 0 and that the removal was interrupted", result.ExitStatus, err)
+	}
+	if _, err := os.Stat(filepath.Join(spec.AuxDir, "12.srv")); err != nil {
+		t.Errorf("node file: %v", err)
+	}
+	left, err := LeftIn(spec.TmpDir, map[string]int{"12.srv": os.Getuid()})
+	if err != nil || len(left) != 1 {
+		t.Fatalf("left: %v, %v", left, err)
+	}
+	for range 2 {
+		must.NoError(t, left[0].Remove(t.Context()))
+	}
+	if left, err := os.ReadDir(spec.TmpDir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// signalledWhenItHasEnded runs the job, with a signal every millisecond from its end event on.
+func signalledWhenItHasEnded(t *testing.T, spec Spec) (Result, error) {
+	t.Helper()
 	signals, over := make(chan os.Signal, 1), make(chan struct{})
 	spec.Signals = signals
 	var sending sync.WaitGroup
@@ -82,22 +108,7 @@ func TestSignalEndsTheRemovalOfTMPDIR(t *testing.T) {
 	_, result, err := outputOf(t, engine, spec)
 	close(over)
 	sending.Wait()
-	if result.ExitStatus != 0 || err == nil || !strings.Contains(err.Error(), errInterrupted.Error()) {
-		t.Errorf("exit status %d, %v; want 0 and that the removal was interrupted", result.ExitStatus, err)
-	}
-	if _, err := os.Stat(filepath.Join(spec.AuxDir, "12.srv")); err != nil {
-		t.Errorf("node file: %v", err)
-	}
-	left, err := LeftIn(spec.TmpDir, map[string]int{"12.srv": os.Getuid()})
-	if err != nil || len(left) != 1 {
-		t.Fatalf("left: %v, %v", left, err)
-	}
-	for range 2 {
-		must.NoError(t, left[0].Remove(t.Context()))
-	}
-	if left, err := os.ReadDir(spec.TmpDir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	return result, err
 }
 
 // A tree is removed however deep it is.
