@@ -66,7 +66,7 @@ func TestReusedNumberTakesNoStrangerIn(t *testing.T) {
 		tries, given, attached, moved)
 	log, err := os.ReadFile(n.path("log"))
 	must.NoError(t, err)
-	if said := strings.Count(string(log), "ended while it was moved"); moved > said {
+	if said := strings.Count(string(log), "ended while it was being moved"); moved > said {
 		t.Errorf("%d processes of root's are in the job, and the log has %d of them", moved, said)
 	}
 	if given < tries/2 {
