@@ -33,20 +33,20 @@ func (h *hierarchy) openLock() (kernfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := restrict(f, 0o600); err != nil {
+	if err := rootOnly(f); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("chmod 0600 %s: %w", h.jobs.Path(lockFile), explain(err))
 	}
 	return f, nil
 }
 
-// restrict sets f's mode if it grants more than mode does.
-func restrict(f kernfs.File, mode uint32) error {
+// rootOnly keeps everybody but root from opening f.
+func rootOnly(f kernfs.File) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&0o777&^mode == 0 {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&0o077 == 0 {
 		return err
 	}
-	return unix.Fchmod(int(f.Fd()), mode)
+	return unix.Fchmod(int(f.Fd()), 0o600)
 }
 
 // Lock locks the tree for one caller, in this process or another. It uses flock(2) on a file of the

@@ -67,13 +67,13 @@ func (h *hierarchy) unlist() error {
 	if err != nil {
 		return err
 	}
-	if err := (directory{unit, h}).walk(unlist); err != nil && !gone(err) {
+	if err := (directory{unit, h}).walk(unlistDir); err != nil && !gone(err) {
 		return err
 	}
 	return nil
 }
 
-func unlist(d directory) error {
+func unlistDir(d directory) error {
 	f, err := d.OpenFile(".", os.O_RDONLY)
 	if err != nil {
 		return err
