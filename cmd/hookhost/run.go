@@ -53,8 +53,9 @@ CMD has the caller's umask, environment and open files. With -u CMD is another u
 CMD gets PATH, TZ, HOOKHOST_* and the variables of terminal and language then, and of the open files
 standard input, output and error.
 
-Exit status: CMD's; 128+N when signal N ended it; 125 when hookhost failed or a hook rejected the
-job; 126 and 127 when CMD could not be run or was not found.`,
+Exit status: CMD's; 128+N when signal N ended it; 2 for a request that is refused before it begins;
+125 when hookhost failed or a hook rejected the job; 126 and 127 when CMD could not be run or was
+not found.`,
 		Example: `  hookhost run -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00 -- make -j2
   hookhost run -u alice -l select=1:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./solver`,
 		DisableFlagsInUseLine: true,
