@@ -100,22 +100,42 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 // for the job's owner. Errors do not make the job fail: its containers do not find its devices
 // then, or a label is missing.
 func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Grant) (notes []string) {
-	if err := h.mapping.write(ctx, j.ID(), g); err != nil {
+	err := h.mappingChanges.change(ctx, j.ID(), func() error { return h.mapping.write(h.life, j.ID(), g) })
+	if err != nil {
 		h.logOf(j.ID()).Warn(err)
 	}
-	err := h.cdi.write(j.ID(), g)
+	err = h.cdiChanges.change(ctx, j.ID(), func() error {
+		err := h.cdi.write(j.ID(), g)
+		if err != nil { // an older one would name devices that the job no longer has
+			err = errors.Join(err, h.cdi.remove(j.ID()))
+		}
+		return err
+	})
 	if err == nil {
 		return nil
 	}
-	err = errors.Join(err, h.cdi.remove(j.ID())) // an older one would name devices that the job no longer has
 	h.logOf(j.ID()).Warn(err)
+	if len(g.Devices) == 0 {
+		return nil
+	}
 	return []string{"containers of the job do not find its devices: its CDI specification could not be written"}
 }
 
 // unpublish removes these files of a job. If one cannot be removed, it still tries the other. It is
-// idempotent.
+// idempotent. A directory whose lock is held is no error, because the file is removed later.
 func (h *hook) unpublish(ctx context.Context, id string) error {
-	return errors.Join(h.cdi.remove(id), h.mapping.remove(ctx, id))
+	var errs []error
+	for _, err := range []error{
+		h.cdiChanges.change(ctx, id, func() error { return h.cdi.remove(id) }),
+		h.mappingChanges.change(ctx, id, func() error { return h.mapping.remove(h.life, id) }),
+	} {
+		if errors.Is(err, errHeld) {
+			h.logOf(id).Warn(err)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // describe lists the job's devices for reports, including those that it has given back.

@@ -146,10 +146,6 @@ func (c cdiDir) remove(id string) error {
 	if c.dir == "" {
 		return nil
 	}
-	// unlink(2) would wait for the directory's lock, which everybody who can list it can hold.
-	if _, err := os.Lstat(c.file(id)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err := os.Remove(c.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("CDI specification of job %s: %w", id, err)
 	}

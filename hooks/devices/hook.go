@@ -31,6 +31,8 @@ type hook struct {
 	mapping mappingDir
 	now     func() time.Time
 
+	cdiChanges, mappingChanges *publicDir
+
 	gpuMajors func() ([]uint32, error) // see inventory.GPUMajors
 	// ask asks NVML how devices were used, and account turns on accounting. Both are nil if there
 	// is no NVML program.
@@ -99,7 +101,9 @@ func open(p *policy, roots kernfs.Roots, opt cgroup.Options, stateDir string, fi
 	h := &hook{policy: p, log: log, tree: tree, node: node, look: look,
 		cdi:     newCDIDir(p.Devices.CDIDir, p.Cgroup.Prefix),
 		mapping: newMappingDir(p.Devices.DCGMDir, stateDir), now: time.Now,
-		life: context.Background(), charts: newCharts(),
+		cdiChanges:     &publicDir{path: p.Devices.CDIDir, patience: publicPatience},
+		mappingChanges: &publicDir{path: p.Devices.DCGMDir, patience: publicPatience},
+		life:           context.Background(), charts: newCharts(),
 		gpuMajors: func() ([]uint32, error) { return inventory.GPUMajors(roots.Proc) }}
 	h.keeper = &inventoryKeeper{dir: stateDir, log: log,
 		scan:      func(ctx context.Context) *inventory.Inventory { return inventory.Scan(ctx, roots, find) },

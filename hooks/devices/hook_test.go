@@ -22,6 +22,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/devrule"
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -403,6 +404,43 @@ func TestBeginWithoutCDI(t *testing.T) {
 	}
 	must.NoError(t, os.Remove(n.cdi.dir))
 	n.do(hostapi.EventEnd, "1.srv")
+}
+
+// Any user can hold the lock of the directories for container runtimes and exporters. Meanwhile
+// jobs begin and end. The files are right once the lock is free.
+func TestHeldDirectoryHoldsUpNoJob(t *testing.T) {
+	n := newNode(t, 0, eight(), nil)
+	n.cdiChanges.patience, n.mappingChanges.patience = 50*time.Millisecond, 50*time.Millisecond
+	must.NoError(t, os.Mkdir(n.cdi.dir, 0o755), os.Mkdir(n.mapping.dir, 0o755))
+	n.do(hostapi.EventStartup)
+	for i, id := range []string{"1.srv", "2.srv"} {
+		n.job(id, a100(i))
+	}
+	freeCDI, freeMapping := kernfstest.HoldDirectory(t, n.cdi.dir), kernfstest.HoldDirectory(t, n.mapping.dir)
+	done := make(chan error, 1)
+	event := func(e hostapi.Event, id string) {
+		go func() {
+			_, err := n.event(e, id)
+			done <- err
+		}()
+		must.NoError(t, must.Receive(t, fmt.Sprintf("%s of %s", e, id), done))
+	}
+	event(hostapi.EventBegin, "1.srv")
+	event(hostapi.EventBegin, "2.srv")
+	event(hostapi.EventEnd, "1.srv")
+	event(hostapi.EventStartup, "2.srv")
+	if !strings.Contains(n.logged.String(), "fuser -v "+n.cdi.dir) {
+		t.Errorf("the log does not say who holds the lock: %s", n.logged.String())
+	}
+	freeCDI()
+	freeMapping()
+	must.Eventually(t, "the files are those of the job that lives", func() bool {
+		files, err := n.cdi.files()
+		label, errLabel := os.ReadFile(filepath.Join(n.mapping.dir, "1"))
+		_, errGone := os.Stat(filepath.Join(n.mapping.dir, "0"))
+		return errors.Join(err, errLabel) == nil && slices.Equal(files, []string{n.cdi.file("2.srv")}) &&
+			string(label) == "2.srv\n" && errors.Is(errGone, fs.ErrNotExist)
+	})
 }
 
 // The list that OpenPBS ships never opens a device that is given to jobs, whenever the device is

@@ -218,18 +218,22 @@ func (h *hook) sweep(ctx context.Context, list map[string]*hostapi.Job) error {
 		return jobs, nil
 	}
 	var errs []error
-	for _, dir := range []string{h.keeper.dir, h.cdi.dir, h.mapping.dir} {
-		if dir != "" {
-			errs = append(errs, disk.RemoveUnfinished(dir, time.Minute))
-		}
+	if h.keeper.dir != "" {
+		errs = append(errs, disk.RemoveUnfinished(h.keeper.dir, time.Minute))
 	}
-	files, err := h.cdi.files()
-	if err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	jobs, err := alive()
-	if err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	return errors.Join(append(errs, h.cdi.sweep(files, jobs), h.mapping.sweep(ctx, alive))...)
+	return errors.Join(append(errs,
+		h.cdiChanges.change(ctx, "", func() error {
+			files, err := h.cdi.files()
+			if err != nil {
+				return err
+			}
+			jobs, err := alive()
+			if err != nil {
+				return err
+			}
+			return errors.Join(disk.RemoveUnfinished(h.cdi.dir, time.Minute), h.cdi.sweep(files, jobs))
+		}),
+		h.mappingChanges.change(ctx, "", func() error {
+			return errors.Join(disk.RemoveUnfinished(h.mapping.dir, time.Minute), h.mapping.sweep(h.life, alive))
+		}))...)
 }
