@@ -78,14 +78,22 @@ func (j *Job) killTracers(r *KillResult) error {
 }
 
 // killRound is the time after which the kill is repeated, because a process may have been attached
-// meanwhile. So an uninterruptible process costs only one wake-up per round.
-const killRound = time.Second
+// meanwhile. So an uninterruptible process costs only one wake-up per round. firstRound is shorter:
+// most processes have ended by then, and cgroup.kill cannot end all others.
+const (
+	firstRound = killRound / 20
+	killRound  = time.Second
+)
 
 // killTree kills everything in the v2 tree with cgroup.kill (Linux 5.14), which processes cannot
 // escape by forking. On older kernels it does nothing. A process frozen by v1 gets the signal only
 // when it is thawed, no matter who froze it.
+//
+// cgroup.kill sends SIGKILL to the first thread of each process. If that has ended, the others do
+// not get it (complete_signal of kernel/signal.c). So what is left after a round gets SIGKILL as a
+// process.
 func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
-	for {
+	for wait := firstRound; ; wait = killRound {
 		err := d.Write("cgroup.kill", "1")
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // an older kernel, or no cgroup
@@ -96,17 +104,19 @@ func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 		if err != nil {
 			return err
 		}
-		round, cancel := context.WithTimeout(ctx, killRound)
+		round, cancel := context.WithTimeout(ctx, wait)
 		err = d.await(round, "populated", 0)
 		expired := round.Err() != nil
 		cancel()
 		if err == nil || gone(err) {
 			return nil
 		}
+		left, listErr := j.Processes()
+		eachErr := errors.Join(append(j.signalThese(left, unix.SIGKILL), listErr)...)
 		tracerErr := j.killTracers(r)
 		switch {
 		case ctx.Err() != nil:
-			return errors.Join(j.notEmpty(ctx, ctx.Err()), tracerErr)
+			return errors.Join(j.notEmpty(ctx, ctx.Err()), eachErr, tracerErr)
 		case !expired:
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 // TestKillStuck: a process that cannot die is named, with its state.
@@ -154,6 +155,25 @@ func TestKillOutsideV2(t *testing.T) {
 	}
 	a.gone(t)
 	b.gone(t)
+}
+
+// TestKillWithoutFirstThread: a process whose first thread has ended is killed as well. Its v1
+// cgroup is not shown as that of other processes, and cgroup.kill does not end it.
+func TestKillWithoutFirstThread(t *testing.T) {
+	for _, mode := range []Mode{0, ModeV1, ModeV2} {
+		t.Run(mode.String(), func(t *testing.T) {
+			tree := needKernel(t, mode).tree(t)
+			j := newJob(t, tree, testJob, tree.someLimits())
+			p := proctest.StartHeadless(t, func(pid int) { j.Join().enter(t, pid) })
+			if id, ok, err := tree.JobOf(p.PID); id != testJob || !ok || err != nil {
+				t.Errorf("job is %q, %v, %v", id, ok, err)
+			}
+			_, err := j.Kill(soon(t))
+			must.NoError(t, err)
+			_, err = p.Wait(soon(t))
+			must.NoError(t, err)
+		})
+	}
 }
 
 // TestJobOf: a process belongs to its job from any cgroup below the job's, and other processes to

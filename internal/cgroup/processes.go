@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // Processes returns the pids of the processes in the job's cgroup and in the cgroups below it, over
@@ -145,7 +146,24 @@ func (h *hierarchy) jobAt(dir string) (id string, ok bool) {
 // cgroupsOf returns a process's cgroup in each hierarchy, in the kernel's notation. It fails with
 // ErrEnded if the process is gone.
 func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
-	b, err := t.proc.ReadFile(strconv.Itoa(pid) + "/cgroup")
+	at, err := t.cgroupsIn(strconv.Itoa(pid))
+	if err != nil || t.inJob(at) {
+		return at, err
+	}
+	// If its first thread has ended, v1 shows the root, and v2 where it was then.
+	dir, err := proc.Running(t.proc, pid)
+	if errors.Is(err, proc.ErrGone) {
+		return at, nil
+	}
+	if err != nil || dir == strconv.Itoa(pid) {
+		return at, err
+	}
+	return t.cgroupsIn(dir)
+}
+
+// cgroupsIn is cgroupsOf for the thread that a directory of /proc shows.
+func (t *Tree) cgroupsIn(dir string) (map[*hierarchy]string, error) {
+	b, err := t.proc.ReadFile(dir + "/cgroup")
 	if gone(err) || errors.Is(err, unix.ESRCH) {
 		err = ErrEnded
 	}
@@ -153,6 +171,14 @@ func (t *Tree) cgroupsOf(pid int) (map[*hierarchy]string, error) {
 		return nil, err
 	}
 	return t.parseCgroups(string(b)), nil
+}
+
+// inJob reports whether any of these cgroups, from cgroupsOf, is a job's.
+func (t *Tree) inJob(at map[*hierarchy]string) bool {
+	return slices.ContainsFunc(t.hierarchies, func(h *hierarchy) bool {
+		_, in := h.jobAt(at[h])
+		return in
+	})
 }
 
 // parseCgroups parses lines such as "4:memory:/pbs_jobs.service", or "0::/pbs_jobs.service" for v2.

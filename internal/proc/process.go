@@ -41,6 +41,7 @@ type Process struct {
 	GID       int // real
 	Comm      string
 	Kernel    bool // a kernel thread, which cannot be in a job's cgroup
+	Exiting   bool // its first thread is ending or has ended; others may run on
 	State     byte // as in ps: 'R', 'S', 'D', 'Z', ...
 
 	CPU     time.Duration // user and system time of all its threads
@@ -48,8 +49,11 @@ type Process struct {
 	Threads int
 }
 
-// Dead reports whether the process was a zombie or already past that.
-func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
+// Dead reports whether the process was a zombie or already past that. A process whose first thread
+// alone has ended has the state of a zombie, but more threads.
+func (p Process) Dead() bool {
+	return (p.State == 'Z' || p.State == 'X' || p.State == 'x') && p.Threads <= 1
+}
 
 // BelongsTo reports whether uid started the process: it compares the real uid, which does not
 // change in a set-uid program.
@@ -164,8 +168,11 @@ const (
 	statRSS       = 21
 )
 
-// pfKthread is PF_KTHREAD of include/linux/sched.h.
-const pfKthread = 0x00200000
+// Flags of a thread, PF_EXITING and PF_KTHREAD of include/linux/sched.h.
+const (
+	pfExiting = 0x00000004
+	pfKthread = 0x00200000
+)
 
 // parseStat parses /proc/PID/stat. A process chooses its comm, which may contain spaces, newlines
 // and parentheses. So the fields are counted after the last ')'.
@@ -213,7 +220,7 @@ func parseStat(b []byte) (Process, error) {
 			return Process{}, err
 		}
 	}
-	p.Kernel = flags&pfKthread != 0
+	p.Kernel, p.Exiting = flags&pfKthread != 0, flags&pfExiting != 0
 	p.CPU = time.Duration(user+system) * (time.Second / ticks)
 	p.RSS = int64(pages) * int64(os.Getpagesize())
 	return p, nil

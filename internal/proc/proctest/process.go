@@ -3,9 +3,11 @@ package proctest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -34,9 +36,17 @@ const uidVariable = "PROCTEST_UID"
 // As returns the variable with which Start starts a program as a user and a group of this number.
 func As(uid int) string { return fmt.Sprintf("%s=%d", uidVariable, uid) }
 
-// init is such a program's life: it waits for a line.
+// init is the life of such programs. A program that waits does so for a line.
 func init() {
-	if os.Args[0] != waits {
+	switch os.Args[0] {
+	case waits:
+	case headless:
+		go func() { // init itself runs in the first thread
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}()
+		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	default:
 		return
 	}
 	for b := []byte{0}; b[0] != '\n'; {
@@ -53,6 +63,21 @@ func init() {
 	}
 	fmt.Fprintf(os.Stderr, "execute %s: %v\n", os.Args[1], err)
 	os.Exit(1)
+}
+
+// headless is the name by which a test program is called whose first thread ends.
+const headless = "proctest-headless"
+
+// StartHeadless is like Start for a process whose first thread has ended, and whose other threads
+// run on until its standard input is closed.
+func StartHeadless(t testing.TB, enter func(pid int), env ...string) *Process {
+	t.Helper()
+	p := Start(t, &exec.Cmd{Args: []string{headless}, Env: env}, enter)
+	must.Eventually(t, "the first thread to end", func() bool {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+		return err == nil && bytes.Contains(b, []byte(") Z "))
+	})
+	return p
 }
 
 // Start starts a process with pipes as its standard input and output. enter has its pid before its
