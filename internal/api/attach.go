@@ -76,9 +76,8 @@ func (s *Server) carryOut(peer Peer, r *http.Request, req *hostapi.Request) (*ho
 	if peer.root() {
 		return s.Events.Handle(context.WithoutCancel(r.Context()), req)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := s.untilStop(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
 	outcome, err := s.Events.HandleUser(ctx, req)
 	if err != nil && ctx.Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -141,19 +140,20 @@ func (s *Server) jobFor(ctx context.Context, peer Peer, in AttachRequest, uid in
 }
 
 // candidates returns the jobs that may be meant and that the peer may know of. If a job is named,
-// only that job is read.
+// only that job is read. Otherwise all are, in the user's turn.
 func (s *Server) candidates(ctx context.Context, peer Peer, id string) ([]Job, error) {
-	if id == "" {
-		return s.visible(ctx, peer)
+	if id != "" {
+		j, err := s.Jobs.Job(ctx, id)
+		switch {
+		case err == nil && j.Job != nil && peer.sees(j.Job):
+			return []Job{j}, nil
+		case err == nil, errors.Is(err, ErrNotFound):
+			return nil, nil
+		}
+		// Reading all jobs fails too, or reveals no more to a stranger than for any other job.
 	}
-	j, err := s.Jobs.Job(ctx, id)
-	switch {
-	case err == nil && j.Job != nil && peer.sees(j.Job):
-		return []Job{j}, nil
-	case err == nil, errors.Is(err, ErrNotFound):
-		return nil, nil
-	}
-	return s.visible(ctx, peer) // which also fails, or reveals no more to a stranger than for any other job
+	defer s.turn(ctx, &s.questions, peer)()
+	return s.visible(ctx, peer)
 }
 
 func noJob(in AttachRequest) error {

@@ -20,17 +20,15 @@ const damagedTrailer = "Hookhost-Damaged"
 // reports streams the reports that the caller may see and that the query chooses (report.Filter),
 // one per line. They may not fit into memory. An incomplete answer is broken off.
 func (s *Server) reports(peer Peer, w http.ResponseWriter, r *http.Request) {
-	control, ctx := http.NewResponseController(w), r.Context()
+	control := http.NewResponseController(w)
+	ctx, cancel := s.untilStop(r.Context())
+	defer cancel()
 	filter, err := report.ParseFilter(r.URL.Query())
 	if err != nil {
 		s.answer(w, r, nil, malformed(fmt.Errorf("query: %w", err)))
 		return
 	}
-	leave, err := s.lists.enter(ctx, peer)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	defer leave()
+	defer s.turn(ctx, &s.lists, peer)()
 	begun := false
 	begin := func() {
 		if !begun {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -174,50 +175,77 @@ func callAndLeave(t *testing.T, uid int, socket, path string) {
 	cmd.Wait()
 }
 
+// busy is a host whose lists of jobs and whose descriptions take a while. It counts how many it
+// works on at a time, and for how long.
+type busy struct {
+	*backend
+	lasts time.Duration
+
+	mu           sync.Mutex
+	atWork, most int
+	worked       time.Duration
+}
+
+func (b *busy) work() {
+	b.mu.Lock()
+	b.atWork++
+	b.most, b.worked = max(b.most, b.atWork), b.worked+b.lasts
+	b.mu.Unlock()
+	time.Sleep(b.lasts)
+	b.mu.Lock()
+	b.atWork--
+	b.mu.Unlock()
+}
+
+func (b *busy) Jobs(context.Context) ([]Job, error)    { b.work(); return nil, nil }
+func (b *busy) Node(context.Context) (NodeInfo, error) { b.work(); return NodeInfo{}, nil }
+func (b *busy) Number(_, pid int) (int, error)         { return pid, nil }
+func (b *busy) Process(int) (Process, error)           { return Process{UID: 7}, nil }
+
+// ask makes a call as a user. The answer is written to w.
+func ask(ctx context.Context, s *Server, uid int, call string, w http.ResponseWriter) {
+	method, path, _ := strings.Cut(call, " ")
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader(`{"pid":7}`)
+	}
+	ctx = context.WithValue(ctx, peerKey{}, Peer{PID: 7, UID: uid})
+	defer func() {
+		if gone := recover(); gone != nil && gone != http.ErrAbortHandler {
+			panic(gone)
+		}
+	}()
+	s.http.Handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, path, body))
+}
+
 // A user asks on eight connections without end what takes a tenth of a second each. He gets no more
 // than a cpu's time for that, whatever an answer costs, and nobody else waits for him. A question
 // that waits ends with its caller.
 func TestQuestionsOfOneUserTakeOneCPUAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const lasts, answer = 10 * time.Second, 100 * time.Millisecond
-		s := NewServer(nil, nil, nil, nil)
+		const lasts = 10 * time.Second
+		b := &busy{lasts: 100 * time.Millisecond}
+		s := NewServer(b, b, b, b)
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()
-		var mu sync.Mutex
-		atWork, most, worked := 0, 0, time.Duration(0)
-		ask := s.question(func(Peer, *http.Request) (any, error) {
-			mu.Lock()
-			atWork++
-			most, worked = max(most, atWork), worked+answer
-			mu.Unlock()
-			time.Sleep(answer)
-			mu.Lock()
-			atWork--
-			mu.Unlock()
-			return nil, nil
-		})
 		var asking sync.WaitGroup
-		for range 8 {
+		for i := range 8 {
+			call := []string{"GET /v1/jobs", "GET /v1/node", "POST /v1/attach"}[i%3]
 			asking.Go(func() {
-				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 				for ctx.Err() == nil {
-					if _, err := ask(Peer{UID: 7}, r); err != nil && ctx.Err() == nil {
-						t.Error(err)
-					}
+					ask(ctx, s, 7, call, httptest.NewRecorder())
 				}
 			})
 		}
 		time.Sleep(lasts / 2)
-		for _, p := range []Peer{{UID: 8}, {UID: 0}} {
+		for _, uid := range []int{8, 0} {
 			began := time.Now()
-			_, err := s.question(func(Peer, *http.Request) (any, error) { return nil, nil })(p,
-				httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-			must.NoError(t, err)
-			must.Equal(t, p.String()+" waits", time.Duration(0), time.Since(began))
+			ask(ctx, s, uid, "GET /v1/jobs", httptest.NewRecorder())
+			must.Equal(t, fmt.Sprintf("uid %d waits", uid), b.lasts, time.Since(began))
 		}
 		asking.Wait()
-		if most > questionsPerUser || worked > lasts+time.Second {
-			t.Errorf("%d questions at a time, which took %v of %v", most, worked, lasts)
+		if b.most > questionsPerUser+1 || b.worked > lasts+time.Second {
+			t.Errorf("%d questions at a time, which took %v of %v", b.most, b.worked, lasts)
 		}
 		time.Sleep(lasts)
 		synctest.Wait()
@@ -227,11 +255,40 @@ func TestQuestionsOfOneUserTakeOneCPUAtMost(t *testing.T) {
 	})
 }
 
+// unread is a connection whose caller reads nothing until it is closed.
+type unread struct {
+	*httptest.ResponseRecorder
+	closed chan struct{}
+}
+
+func (u unread) Write([]byte) (int, error) { <-u.closed; return 0, io.ErrClosedPipe }
+
+// A user who reads no answers has two made, however many he asks for.
+func TestAnswersThatNobodyReadsAreNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &busy{lasts: time.Second}
+		s := NewServer(b, b, b, b)
+		closed := make(chan struct{})
+		ctx, hangUp := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		for range 8 {
+			asking.Go(func() { ask(ctx, s, 7, "GET /v1/jobs", unread{httptest.NewRecorder(), closed}) })
+		}
+		time.Sleep(time.Minute)
+		hangUp()
+		synctest.Wait()
+		close(closed)
+		asking.Wait()
+		must.Equal(t, "time that the answers took", questionsPerUser*b.lasts, b.worked)
+		time.Sleep(time.Minute)
+	})
+}
+
 // The server would not see the caller of a question with a body go.
 func TestQuestionsHaveNoBody(t *testing.T) {
 	socket := serve(t, &backend{})
 	for _, path := range []string{"/v1/reports", "/v1/jobs", "/v1/jobs/1.srv", "/v1/jobs/1.srv/report",
-		"/v1/jobs/mine"} {
+		"/v1/jobs/mine", "/v1/node"} {
 		if a, err := rawCall(socket, "GET", path, "x"); err != nil || a.Status != 400 {
 			t.Errorf("%s: %+v, %v", path, a, err)
 		}

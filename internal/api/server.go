@@ -15,9 +15,9 @@
 //	POST /v1/reload              root
 //	GET  /metrics                root         text, for Prometheus
 //
-// A user's questions (GET) are answered two at a time, and the rest wait: see Turns. They have no
-// body. If some reports of a list can no longer be read, the list ends with the trailer
-// Hookhost-Damaged.
+// A user's questions (GET), and attaches that name no job, are answered two at a time, and the rest
+// wait: see Turns. Questions have no body. If some reports of a list can no longer be read, the
+// list ends with the trailer Hookhost-Damaged.
 //
 // A rejected event is an answer, not an error: 200 with "reject": true. Errors are {"error","kind"}
 // with a status.
@@ -119,15 +119,15 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOnly, maxEvent, s.event))
 	mux.Handle("POST /v1/pbs/event", s.endpoint(rootOnly, maxEvent, s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
-	mux.Handle("GET /v1/jobs", s.endpoint(anybody, maxSmall, s.question(s.jobs)))
+	mux.Handle("GET /v1/jobs", s.question(s.jobs))
 	mux.Handle("POST /v1/jobs", s.endpoint(rootOnly, maxSmall, s.newJobID))
-	mux.Handle("GET /v1/jobs/{id}", s.endpoint(anybody, maxSmall, s.question(s.job)))
-	mux.Handle("GET /v1/jobs/mine", s.endpoint(anybody, maxSmall, s.question(s.mine)))
-	mux.Handle("GET /v1/jobs/{id}/report", s.endpoint(anybody, maxSmall, s.question(s.report)))
-	mux.Handle("GET /v1/jobs/{id}/processes", s.endpoint(anybody, maxSmall, s.question(s.processesOf)))
-	mux.Handle("GET /v1/present", s.endpoint(anybody, maxSmall, s.question(s.present)))
+	mux.Handle("GET /v1/jobs/{id}", s.question(s.job))
+	mux.Handle("GET /v1/jobs/mine", s.question(s.mine))
+	mux.Handle("GET /v1/jobs/{id}/report", s.question(s.report))
+	mux.Handle("GET /v1/jobs/{id}/processes", s.question(s.processesOf))
+	mux.Handle("GET /v1/present", s.question(s.present))
 	mux.Handle("GET /v1/reports", s.streaming(anybody, s.reports))
-	mux.Handle("GET /v1/node", s.endpoint(anybody, maxSmall, s.node))
+	mux.Handle("GET /v1/node", s.question(s.node))
 	mux.Handle("POST /v1/reload", s.endpoint(rootOnly, maxSmall, s.reload))
 	mux.Handle("GET /metrics", s.streaming(rootOnly, s.metrics))
 	mux.Handle("/", s.endpoint(anybody, maxSmall, func(_ Peer, r *http.Request) (any, error) { return nil, noCall(r) }))
@@ -137,7 +137,9 @@ func (s *Server) routes() http.Handler {
 // metrics answers a scrape. It is refused to users, because metrics reveal other users' activity.
 func (s *Server) metrics(_ Peer, w http.ResponseWriter, r *http.Request) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeouts.answer))
-	s.Metrics.ServeHTTP(w, r)
+	ctx, cancel := s.untilStop(r.Context())
+	defer cancel()
+	s.Metrics.ServeHTTP(w, r.WithContext(ctx))
 }
 
 func noCall(r *http.Request) error {
@@ -162,8 +164,8 @@ func (s *Server) endpoint(may access, limit int64, call func(Peer, *http.Request
 	})
 }
 
-// streaming makes a handler of a call that streams its answer. The context of its request ends when
-// the caller goes away, and when the server stops.
+// streaming makes a handler of a call that writes its answer itself. The context of its request
+// ends when the caller goes away.
 func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.sign(w, r)
@@ -178,11 +180,15 @@ func (s *Server) streaming(may access, call func(Peer, http.ResponseWriter, *htt
 		// The server's own deadline is for the request. While the answer is being sent, the
 		// connection is read to notice if the caller goes away.
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(s.stopping, cancel)()
-		call(peer, w, r.WithContext(ctx))
+		call(peer, w, r)
 	})
+}
+
+// untilStop returns a context that ends with ctx, with Shutdown and with cancel.
+func (s *Server) untilStop(ctx context.Context) (until context.Context, cancel func()) {
+	until, end := context.WithCancel(ctx)
+	forget := context.AfterFunc(s.stopping, end)
+	return until, func() { forget(); end() }
 }
 
 // sign sends a sign of life to a caller that asks for it by Expect: 100-continue. Without it, a

@@ -88,27 +88,30 @@ func (t *Turns) quit(caller string) {
 	}
 }
 
-// enter waits for a turn of the peer. Root never waits.
-func (t *Turns) enter(ctx context.Context, p Peer) (leave func(), err error) {
+// turn waits for the peer's turn. Root never waits. If ctx ends or the server stops first, the
+// connection is broken off. A caller that is still there asks the next server.
+func (s *Server) turn(ctx context.Context, of *Turns, p Peer) (leave func()) {
 	if p.root() {
-		return func() {}, nil
+		return func() {}
 	}
-	return t.Enter(ctx, p.String())
+	ctx, cancel := s.untilStop(ctx)
+	defer cancel()
+	leave, err := of.Enter(ctx, p.String())
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return leave
 }
 
-// question makes a call wait for its user's turn, and ends it when its caller goes away.
-func (s *Server) question(call func(Peer, *http.Request) (any, error)) func(Peer, *http.Request) (any, error) {
-	return func(peer Peer, r *http.Request) (any, error) {
-		if err := checkNoBody(r); err != nil {
-			return nil, err
-		}
-		leave, err := s.questions.enter(r.Context(), peer)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		return call(peer, r)
-	}
+// question makes a handler of a call that waits for its user's turn, and ends when its caller goes
+// away. The turn lasts until the answer is sent, so a user who does not read answers holds two in
+// memory.
+func (s *Server) question(call func(Peer, *http.Request) (any, error)) http.Handler {
+	return s.streaming(anybody, func(peer Peer, w http.ResponseWriter, r *http.Request) {
+		defer s.turn(r.Context(), &s.questions, peer)()
+		value, err := call(peer, r)
+		s.answer(w, r, value, err)
+	})
 }
 
 // checkNoBody refuses a question with a body. The server notices that a caller has gone only after
