@@ -54,7 +54,7 @@ func (s *server) below(pages http.Handler) http.Handler {
 		token, _, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		switch {
 		case !isLoopback(r.Host):
-			http.Error(w, "this server is asked as localhost alone", http.StatusForbidden)
+			http.Error(w, "this server only answers requests for localhost or a loopback address", http.StatusForbidden)
 		case subtle.ConstantTimeCompare([]byte(token), []byte(s.access.Token)) != 1:
 			http.Error(w, "not found: open the address that 'hookhost web' has printed", http.StatusNotFound)
 		case !slash:
