@@ -99,12 +99,6 @@ generate: ## wire messages from hook.proto (needs protoc)
 # Each is whole at any moment: a node goes on attaching while it is upgraded.
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
 
-# An earlier hookhost lies in sbin, which root's PATH has first. Live jobs' MPI launchers have that
-# path. Another one was a small program in bin, which became full/hookhost in libexec. Attaches that
-# wait while the node is upgraded still become it, and the daemon that runs looks for its hooks from there.
-link = old='$(DESTDIR)$(2)'; [ ! -e "$$old" ] || [ "$$old" -ef '$(DESTDIR)$(1)' ] || \
-	{ ln -sf '$(1)' "$$old.new" && mv -f "$$old.new" "$$old"; }
-
 install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the programs' alone
 	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
 	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
@@ -112,8 +106,6 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 	$(call put,0755,bin/hookhost,$(BINDIR)/hookhost)
 	$(call put,0755,bin/pbs-attach,$(BINDIR)/pbs-attach)
 	ln -sf hookhost '$(DESTDIR)$(BINDIR)/hookhost-remsh'
-	$(call link,$(BINDIR)/hookhost,$(PREFIX)/sbin/hookhost)
-	$(call link,$(BINDIR)/hookhost,$(LIBEXECDIR)/full/hookhost)
 	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service \
 		packaging/hookhost-web.service packaging/pbs_jobs.service
 	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service' \
@@ -122,15 +114,15 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 
-installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python full/hookhost) \
-	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) $(PREFIX)/sbin/hookhost \
+installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python) \
+	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) \
 	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
 	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json)
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
 	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new') '$(DESTDIR)/etc/hookhost/hooks.d/.lock'
-	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs /full) $(LIBEXECDIR) $(DATADIR) \
+	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs) $(LIBEXECDIR) $(DATADIR) \
 		/etc/hookhost/hooks.d /etc/hookhost /var/lib/hookhost,'$(DESTDIR)$(d)'); do \
 		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done
 

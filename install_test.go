@@ -93,14 +93,12 @@ func TestUninstallRemovesWhatInstallHasPut(t *testing.T) {
 }
 
 // TestUninstallLeavesWhatInstallHasNotPut has a node with reports, a configuration and a site's
-// file among the hooks. A hookhost of before left a program in sbin, and an install that was cut
-// off a temporary file.
+// file among the hooks. An install that was cut off left a temporary file.
 func TestUninstallLeavesWhatInstallHasNotPut(t *testing.T) {
 	i := newImage(t)
 	left := []string{"/etc/hookhost/hookhost.toml", "/usr/libexec/hookhost/hooks/site",
 		"/usr/share/hookhost/site.json", "/var/lib/hookhost/1"}
-	old := []string{"/usr/sbin/hookhost", "/usr/libexec/hookhost/full/hookhost", "/usr/bin/hookhost.new"}
-	for _, name := range slices.Concat(left, old) {
+	for _, name := range append(slices.Clone(left), "/usr/bin/hookhost.new") {
 		i.write(i.folder, name)
 	}
 	i.make("install")

@@ -3,14 +3,10 @@
 package openpbs_test
 
 import (
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
-	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hookhost is in an ordinary user's PATH, in the job and outside.
@@ -59,27 +55,4 @@ func TestOthersSeeNothingOfAJob(t *testing.T) {
 	hidden("running")
 	j.ended()
 	hidden("finished")
-}
-
-// Root's PATH has sbin first, and running jobs' MPI launchers have that path. Attaches and a daemon
-// of an earlier version have the path in libexec.
-func TestInstallLeavesNoEarlierHookhost(t *testing.T) {
-	if *here {
-		kernfstest.Elsewhere(t, "a checkout to install from: make test-openpbs")
-	}
-	root, err := filepath.Abs("../..")
-	must.NoError(t, err)
-	const full = "/usr/libexec/hookhost/full"
-	t.Cleanup(func() { on(t, nodes[0], "rm -rf /usr/sbin/hookhost /usr/sbin/hookhost-remsh "+full) })
-	got := on(t, nodes[0], `printf '#!/bin/sh\necho earlier\n' >/usr/sbin/hookhost
-chmod +x /usr/sbin/hookhost; ln -s hookhost /usr/sbin/hookhost-remsh
-mkdir -p `+full+`; cp /usr/sbin/hookhost `+full+`/
-make -s -C `+root+` -o all install
-/usr/sbin/hookhost --version; /usr/bin/hookhost --version; realpath /usr/sbin/hookhost-remsh
-`+full+`/hookhost --version; pbs-attach --version`)
-	lines := strings.Split(got, "\n")
-	if len(lines) != 5 || lines[0] != lines[1] || lines[2] != "/usr/bin/hookhost" || lines[3] != lines[0] ||
-		lines[4] != strings.Replace(lines[0], "hookhost", "pbs_version =", 1) {
-		t.Errorf("the earlier and the installed hookhost, remsh, the one in libexec and pbs-attach: %q", lines)
-	}
 }
