@@ -61,7 +61,9 @@ func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 						if must.NoError(t, err); info.Mode().Perm() != kernfs.Unlisted {
 							t.Errorf("%s has mode %v", dir, info.Mode())
 						}
-						must.NoError(t, os.Chmod(dir, 0o755)) // as systemd and earlier versions create them
+						if dir != leaf {
+							must.NoError(t, os.Chmod(dir, 0o755)) // as systemd creates the unit
+						}
 					}
 				}
 			}

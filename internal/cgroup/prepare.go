@@ -12,8 +12,8 @@ import (
 )
 
 // Prepare creates the parents of the jobs' directories. It gives them what their children need:
-// cpus and NUMA nodes on v1, controllers on v2. Only root can then list them and the jobs'
-// directories, or open the file of the tree's lock. Prepare is idempotent, and several processes
+// cpus and NUMA nodes on v1, controllers on v2. Only root can then list them, or open
+// the file of the tree's lock. Prepare is idempotent, and several processes
 // may call it at once. It stops at the first error. That is ErrNoUnit if systemd should have
 // created the unit but has not. Above the jobs' tree Prepare does not change anything except for
 // Options.Enable and EnableIfThere.
@@ -60,20 +60,22 @@ func (h *hierarchy) prepare() error {
 	return nil
 }
 
-// unlist lets only root list the unit and all directories below it. systemd and earlier versions
-// create them readable for everybody. A directory that was given to somebody stays as it is.
+// unlist lets only root list the unit, which systemd creates readable for everybody, and the
+// directory of all jobs. A directory that was given to somebody stays as it is.
 func (h *hierarchy) unlist() error {
 	unit, err := h.mount.Sub(h.unit)
 	if err != nil {
 		return err
 	}
-	if err := (directory{unit, h}).walk(unlistDir); err != nil && !gone(err) {
-		return err
+	for _, dir := range []*kernfs.FS{unit, h.jobs} {
+		if err := unlistDir(dir); err != nil && !gone(err) {
+			return err
+		}
 	}
 	return nil
 }
 
-func unlistDir(d directory) error {
+func unlistDir(d *kernfs.FS) error {
 	f, err := d.OpenFile(".", os.O_RDONLY)
 	if err != nil {
 		return err
