@@ -28,10 +28,10 @@ const (
 
 var (
 	// vague are verbs that do not say what a function does.
-	vague = strings.Fields("tell say have take keep look word")
+	vague = strings.Fields("tell say have take keep look own word")
 	// participles are file names that name no thing.
-	participles = strings.Fields("altered attached captured configured dropped dying found frozen given hidden " +
-		"holding kept lost seen sent taken unseen used")
+	participles = strings.Fields("altered attached captured configured dropped dying enabled finished forged " +
+		"found frozen given hidden holding kept lost seen sent taken unseen used waiting")
 )
 
 // TestTextFollowsTheRules reads each Go file of the module. The rules are about the width of lines,

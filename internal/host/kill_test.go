@@ -151,7 +151,7 @@ func lifelines(t *testing.T, dir string, i int) {
 			continue // whoever started this test left it open for all
 		}
 		host := fd.Name() != "1" && fd.Name() != "2"
-		if strings.HasPrefix(target, "pipe:") && writes && host && !ownPipe(dir, target) {
+		if strings.HasPrefix(target, "pipe:") && writes && host && !bothEnds(dir, target) {
 			t.Errorf("hook %d: descriptor %s writes to %s of the host", i, fd.Name(), target)
 		}
 		if strings.HasSuffix(target, ".db") || strings.HasSuffix(target, "/host-") {
@@ -160,9 +160,9 @@ func lifelines(t *testing.T, dir string, i int) {
 	}
 }
 
-// ownPipe reports whether the process holds the pipe's other end as well: go-plugin makes such for
+// bothEnds reports whether the process holds the pipe's other end as well: go-plugin makes such for
 // its own output.
-func ownPipe(dir, pipe string) bool {
+func bothEnds(dir, pipe string) bool {
 	fds, _ := os.ReadDir(filepath.Join(dir, "fd"))
 	ends := 0
 	for _, fd := range fds {
