@@ -263,12 +263,21 @@ func TestIOMaxV2(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	free := dd(newNode(t))
-	held := dd(newNode(t, "[io]", "enabled = true", fmt.Sprintf("max = [%q]", device+" rbps=6mb wbps=4mb")))
-	t.Logf("12 MiB written and read: %v; at 4 and 6 MiB/s: %v", free, held)
-	// 3 s and 2 s; the kernel lets the first slice through at once.
-	if held < 4*time.Second || held < free+2*time.Second {
-		t.Errorf("it took %v, without a limit %v; want some 5 s", held, free)
+	without := newNode(t)
+	limited := newNode(t, "[io]", "enabled = true", fmt.Sprintf("max = [%q]", device+" rbps=6mb wbps=4mb"))
+	for try := 1; ; try++ { // others use the disk and the cpus
+		free, held := dd(without), dd(limited)
+		t.Logf("12 MiB written and read: %v; at 4 and 6 MiB/s: %v", free, held)
+		// 3 s and 2 s; the kernel lets the first slice through at once.
+		if held < 4*time.Second {
+			t.Fatalf("it took %v, want some 5 s", held)
+		}
+		if held >= free+2*time.Second {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("it took %v, without a limit %v; want some 5 s", held, free)
+		}
 	}
 }
 
