@@ -82,8 +82,10 @@ func TestSystemdConfinesTheDaemonAndNoJob(t *testing.T) {
 			t.Errorf("process %d: %+v of\n%s", pid, p, status)
 		}
 	}
-	r = n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "python3", "-c",
-		"x=bytearray(200<<20)")
+	r = loggedKill(func() result {
+		return n.hookhost("run", "--report=none", "-l", "select=1:ncpus=1:mem=32mb", "--", "python3", "-c",
+			"x=bytearray(200<<20)")
+	})
 	if r.status != 137 || !strings.Contains(r.stderr, "Killed process") {
 		t.Errorf("a job beyond its memory: status %d, %q, want the kernel's words", r.status, r.stderr)
 	}
