@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +57,8 @@ func Listen(path string) (*Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	socket := net.ListenConfig{Control: refuseFiles}
+	l, err := socket.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err // contains "listen unix PATH"
 	}
@@ -64,7 +67,23 @@ func Listen(path string) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	most := min(connsOfUsers, descriptors()/2)
-	return &Listener{unix: l, users: &shares{most: most, each: min(connsPerUser, most/2)}}, nil
+	return &Listener{unix: l.(*net.UnixListener), users: &shares{most: most, each: min(connsPerUser, most/2)}}, nil
+}
+
+// refuseFiles makes the kernel refuse files that a caller passes through a socket (SCM_RIGHTS,
+// unix(7)). Nobody here reads them, so the kernel would close them in this process, which can take
+// forever. The option exists since Linux 6.16. Accepted sockets inherit it.
+func refuseFiles(_, _ string, socket syscall.RawConn) error {
+	var err error
+	if err := socket.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
+	}); err != nil {
+		return err
+	}
+	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
+		return fmt.Errorf("set SO_PASSRIGHTS: %w", err)
+	}
+	return nil
 }
 
 // DirectoryLock is the name, without .lock, of the lock that a daemon holds in the directory of its

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,5 +86,73 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 		if _, err := Listen(filepath.Join(socketDir(t), strings.Repeat("s", 120))); err == nil {
 			t.Error("Listen took a name that no socket can have")
 		}
+	})
+}
+
+// A kernel that knows SO_PASSRIGHTS passes no file to the host. Older kernels pass it, and the host
+// drops it with what it reads.
+func TestCallersPassNoFiles(t *testing.T) {
+	socket := serve(t, &backend{})
+	conn, err := net.Dial("unix", socket)
+	must.NoError(t, err)
+	defer conn.Close()
+	file, err := conn.(*net.UnixConn).File()
+	must.NoError(t, err)
+	defer file.Close()
+	to := int(file.Fd())
+	const call = "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n"
+	_, err = unix.GetsockoptInt(to, unix.SOL_SOCKET, unix.SO_PASSRIGHTS)
+	refused := err == nil
+	err = unix.Sendmsg(to, []byte(call), unix.UnixRights(to), nil, 0)
+	if refused != errors.Is(err, unix.EPERM) || !refused && err != nil {
+		t.Errorf("send a file: %v, the kernel knows SO_PASSRIGHTS: %t", err, refused)
+	}
+	if a, err := rawCall(socket, "GET", "/v1/jobs", ""); err != nil || a.Status != 200 {
+		t.Errorf("another call: %+v, %v", a, err)
+	}
+}
+
+// stuck is a connection that hangs when it is closed, as if the kernel waited in close(2).
+type stuck struct {
+	net.Conn
+	released chan struct{}
+}
+
+func (s stuck) Close() error { <-s.released; return nil }
+
+// channel is a listener that returns the connections that are sent to it.
+type channel chan net.Conn
+
+func (c channel) Accept() (net.Conn, error) {
+	if conn, open := <-c; open {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (c channel) Close() error   { close(c); return nil }
+func (c channel) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A host stops in time although a connection cannot be closed.
+func TestStuckConnectionHoldsUpNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller, conn := net.Pipe()
+		released := make(chan struct{})
+		l := make(channel, 1)
+		l <- stuck{conn, released}
+		s := NewServer(nil, nil, nil, nil)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		time.Sleep(10 * time.Second) // the server closes a connection without a request after five
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("shutdown: %v", err)
+		}
+		must.Equal(t, "shutdown took", time.Minute, time.Since(began))
+		close(released)
+		caller.Close()
+		must.NoError(t, <-served)
 	})
 }

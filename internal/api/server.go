@@ -101,10 +101,18 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown accepts no further request and waits for those begun, until ctx is done.
+// Shutdown accepts no further request and waits for those begun, until ctx is done. Closing a
+// connection may take longer: see refuseFiles.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
-	return s.http.Shutdown(ctx)
+	done := make(chan error, 1)
+	go func() { done <- s.http.Shutdown(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("stop serving: requests are under way: %w", ctx.Err())
+	}
 }
 
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
