@@ -121,7 +121,8 @@ func (h *Host) startFinders(ctx context.Context) error {
 }
 
 // isKnown answers an event of a job without a record. Its begin was never seen here, because
-// hookhost was installed while the job ran, or the records were lost.
+// hookhost was installed while the job ran, or the records were lost. pbs_mom does not send
+// execjob_begin again (openpbs src/resmom/start_exec.c, start_exec).
 //
 //   - prologue, launch: an error that sends the job back to the queue, because it would start
 //     unconfined. Jobs of pbs_mom are begun first (beginLate).
@@ -164,7 +165,7 @@ func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
 }
 
 // suspend records a suspension before hooks are called. MoM has already suspended the job, and only
-// logs a reject.
+// logs a reject (openpbs src/resmom/requests.c, post_suspend).
 func (h *Host) suspend(_ context.Context, e *event) (*Verdict, error) {
 	if e.req.Event == hostapi.EventPostsuspend {
 		now := h.clock.Now()
@@ -175,7 +176,8 @@ func (h *Host) suspend(_ context.Context, e *event) (*Verdict, error) {
 
 // isOfThisRun accepts an event that pbs_mom sent before it began the job again, without calling a
 // hook. The event was only read now, for example because the daemon was stopped. Events of
-// different connections arrive in any order. Begin has already ended that run (standing).
+// different connections arrive in any order, and pbs_mom does not wait for an end (openpbs
+// src/resmom/mom_hook_func.c, mom_process_hooks). Begin has already ended that run (standing).
 func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
 	e.rec = h.opt.Store.Get(e.req.Job.ID)
 	if e.rec == nil || !e.rec.PBS || !isCounted(e.req.Job) || compareRuns(e.req.Job, e.rec.Job) >= 0 {

@@ -10,9 +10,10 @@ import (
 )
 
 // beginLate begins a job of pbs_mom that has no record, at its prologue or launch. Its begin was
-// never seen here, because hookhost was installed later, or the job was wrongly dropped. Without
-// this, the job would have to go back to the queue or run unconfined. If the begin is not accepted,
-// its verdict is the event's. Otherwise the event goes on with the record.
+// never seen here, because hookhost was installed later, or the job was wrongly dropped. pbs_mom
+// does not send it again (openpbs src/resmom/start_exec.c, start_exec). Without this, the job would
+// have to go back to the queue or run unconfined. If the begin is not accepted, its verdict is the
+// event's. Otherwise the event goes on with the record.
 func (h *Host) beginLate(ctx context.Context, e *event) (*Verdict, error) {
 	if e.rec != nil || !h.beginsLate(e) {
 		return nil, nil
