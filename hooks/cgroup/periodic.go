@@ -156,7 +156,7 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	}
 	h.watch(j)
 	if s.PerTask {
-		h.tendRanks(ctx, j)
+		h.tendRanks(ctx, j, job.Owner.UID)
 	}
 	u, counters, err := h.measure(j, s)
 	errs = append(errs, err)

@@ -57,10 +57,11 @@ type rankMemory struct {
 	failed bool            // an error has been logged
 }
 
-func (h *hook) rankMemory(id string) (m *rankMemory) {
+func (h *hook) rankMemory(id string, owner int) (m *rankMemory) {
 	h.with(id, func(e *job) {
 		if e.ranks == nil {
-			e.ranks = &rankMemory{finder: rank.Finder{Procfs: h.roots.Proc, Environ: h.environs.Read}}
+			environ := func(pid int) ([]byte, error) { return h.environs.Read(owner, pid) }
+			e.ranks = &rankMemory{finder: rank.Finder{Procfs: h.roots.Proc, Environ: environ}}
 		}
 		m = e.ranks
 	})
@@ -70,8 +71,8 @@ func (h *hook) rankMemory(id string) (m *rankMemory) {
 // tendRanks creates subgroups for new ranks and removes those of ranks that have ended. Errors do
 // not affect the job: they are logged once per job, and everything is tried again the next time.
 // The caller holds the job's turn.
-func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job) {
-	s := &rankSearch{h: h, j: j, rankMemory: h.rankMemory(j.ID())}
+func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job, owner int) {
+	s := &rankSearch{h: h, j: j, rankMemory: h.rankMemory(j.ID(), owner)}
 	for _, err := range []error{s.run(ctx), s.retire()} {
 		if err != nil && !errors.Is(err, cgroup.ErrNotFound) && !s.failed {
 			s.failed = true

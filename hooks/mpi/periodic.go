@@ -71,7 +71,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 
 // addRanks adds the job's ranks to the outcome.
 func (h *hook) addRanks(ctx context.Context, id string, job *hostapi.Job, out *hostapi.Outcome) error {
-	found, err := h.ranks.find(ctx, id)
+	found, err := h.ranks.find(ctx, id, job.Owner.UID)
 	again := len(found) == 0 && job.Elapsed >= firstLook && job.Elapsed < secondLook
 	if len(found) == 0 && !again {
 		return err

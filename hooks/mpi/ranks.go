@@ -44,13 +44,15 @@ func (r *ranks) forgetOthers(list map[string]*hostapi.Job) {
 }
 
 // find returns the ranks of a job that have been seen so far, by world and rank. Processes that are
-// left when ctx ends are checked next time. The returned ranks are valid even with an error.
-func (r *ranks) find(ctx context.Context, id string) ([]hostapi.RankUsage, error) {
+// left when ctx ends are checked next time. The returned ranks are valid even with an error. owner
+// is the job's.
+func (r *ranks) find(ctx context.Context, id string, owner int) ([]hostapi.RankUsage, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	j := r.jobs[id]
 	if j == nil {
-		j = &rankedJob{finder: &rank.Finder{Procfs: r.procfs, Environ: r.environs.Read, Inner: true},
+		environ := func(pid int) ([]byte, error) { return r.environs.Read(owner, pid) }
+		j = &rankedJob{finder: &rank.Finder{Procfs: r.procfs, Environ: environ, Inner: true},
 			found: map[rank.Key]*rank.Found{}}
 		r.jobs[id] = j
 	}

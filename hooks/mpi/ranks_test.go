@@ -3,10 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
@@ -16,7 +22,7 @@ import (
 
 func findOnce(t *testing.T, r *ranks) string {
 	t.Helper()
-	found, err := r.find(t.Context(), "7.srv")
+	found, err := r.find(t.Context(), "7.srv", owner)
 	if err != nil {
 		t.Error(err)
 	}
@@ -89,8 +95,43 @@ func TestRanksOfAJobThatCannotBeRead(t *testing.T) {
 	m := newMachine(t)
 	r := newRanks(m.procfs(), func(string) ([]int, error) { return nil, errors.New("broken") },
 		proc.NewEnvirons(m.procfs()))
-	if found, err := r.find(t.Context(), "7.srv"); err == nil || len(found) > 0 {
+	if found, err := r.find(t.Context(), "7.srv", owner); err == nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// In user namespaces a user has thousands of uids. Environments that hang count for the job's
+// owner, so no process of a further uid occupies a thread. A fifo stands for an environment that
+// hangs: it is opened for writing only if somebody reads it.
+func TestProcessesOfManyUIDsHangForTheOwnerOfTheirJob(t *testing.T) {
+	m := newMachine(t)
+	environ := func(pid int) string { return filepath.Join(m.dir, strconv.Itoa(pid), "environ") }
+	asks := func(pid int) bool {
+		fd, err := unix.Open(environ(pid), unix.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			unix.Close(fd) // ends the read
+		}
+		return err == nil
+	}
+	const some = 20
+	for pid := 100; pid <= 100+some; pid++ {
+		m.process(pid, 1, 100_000+pid, "program")
+		must.NoError(t, os.Remove(environ(pid)))
+		must.NoError(t, unix.Mkfifo(environ(pid), 0o600))
+	}
+	environs := proc.NewEnvirons(m.procfs())
+	var reads sync.WaitGroup
+	for pid := 100; pid < 100+some; pid++ {
+		reads.Go(func() { environs.Read(owner, pid) })
+	}
+	reads.Wait()
+	m.in[100+some] = "7.srv"
+	want(t, "nothing is known of it", findOnce(t, newRanks(m.procfs(), m.members, environs)))
+	if asks(100 + some) {
+		t.Error("a process with another uid than the owner's is read nevertheless")
+	}
+	for pid := 100; pid < 100+some; pid++ {
+		must.Eventually(t, "reads end", func() bool { return asks(pid) })
 	}
 }
 

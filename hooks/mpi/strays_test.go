@@ -347,7 +347,7 @@ func TestScanInTime(t *testing.T) {
 	m.in[100] = "7.srv"
 	m.write("100/environ", "PMI_RANK=0\x00")
 	r := newRanks(m.procfs(), m.members, proc.NewEnvirons(m.procfs()))
-	if found, err := r.find(over, "7.srv"); !errors.Is(err, context.Canceled) || len(found) > 0 {
+	if found, err := r.find(over, "7.srv", owner); !errors.Is(err, context.Canceled) || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 	want(t, "the rank the next time", findOnce(t, r), "0: 100 daemon")

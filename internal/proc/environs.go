@@ -14,15 +14,14 @@ var ErrHangs = errors.New("its memory map is held")
 
 // Environs reads environments for callers that must not hang with a process (see Environ). A read
 // that takes too long continues in the background and occupies a thread. Until it ends, reads of
-// that process fail at once. So do reads of all processes of a user who has too many such
-// processes.
+// that process fail at once. So do all reads on behalf of a user for whom too many continue.
 type Environs struct {
 	procfs *kernfs.FS
 	wait   time.Duration // for one read
 
 	mu   sync.Mutex
 	hung map[int]int // by pid: reads that took too long and still continue
-	of   map[int]int // by user: the number of these reads
+	of   map[int]int // by user on whose behalf it is: the number of these reads
 }
 
 const (
@@ -35,12 +34,13 @@ func NewEnvirons(procfs *kernfs.FS) *Environs {
 	return &Environs{procfs: procfs, wait: environWait, hung: map[int]int{}, of: map[int]int{}}
 }
 
-// Read is Environ with a time limit of seconds. If that is too short, it fails with ErrHangs.
-func (e *Environs) Read(p Process) ([]byte, error) {
-	pid := p.PID
+// Read is Environ with a time limit of seconds. If that is too short, it fails with ErrHangs. It
+// reads on behalf of the user uid, a job's owner. The process itself may have another uid: a user
+// can have thousands of them in user namespaces (subuid(5)).
+func (e *Environs) Read(uid, pid int) ([]byte, error) {
 	hangs := fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)
 	e.mu.Lock()
-	known := e.hung[pid] > 0 || e.of[p.UID] >= mostHung
+	known := e.hung[pid] > 0 || e.of[uid] >= mostHung
 	e.mu.Unlock()
 	if known {
 		return nil, hangs
@@ -62,8 +62,8 @@ func (e *Environs) Read(p Process) ([]byte, error) {
 		if e.hung[pid]--; e.hung[pid] == 0 {
 			delete(e.hung, pid)
 		}
-		if e.of[p.UID]--; e.of[p.UID] == 0 {
-			delete(e.of, p.UID)
+		if e.of[uid]--; e.of[uid] == 0 {
+			delete(e.of, uid)
 		}
 	}()
 	timer := time.NewTimer(e.wait)
@@ -81,7 +81,7 @@ func (e *Environs) Read(p Process) ([]byte, error) {
 	default:
 		late = true
 		e.hung[pid]++
-		e.of[p.UID]++
+		e.of[uid]++
 		return nil, hangs
 	}
 }

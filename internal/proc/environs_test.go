@@ -27,26 +27,26 @@ func TestEnvironsWaitForNobody(t *testing.T) {
 	procfs, err := kernfs.Open(dir)
 	must.NoError(t, err)
 	e := NewEnvirons(procfs)
-	if b, err := e.Read(Process{PID: 100}); string(b) != "A=1\x00" || err != nil {
+	if b, err := e.Read(1000, 100); string(b) != "A=1\x00" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := e.Read(Process{PID: 101}); !errors.Is(err, ErrGone) {
+	if _, err := e.Read(1000, 101); !errors.Is(err, ErrGone) {
 		t.Errorf("of a process that is gone: %v", err)
 	}
 	e.wait = time.Millisecond
 	for pid := 1; pid <= mostHung; pid++ {
-		if _, err := e.Read(Process{PID: pid}); !errors.Is(err, ErrHangs) {
+		if _, err := e.Read(1000, pid); !errors.Is(err, ErrHangs) {
 			t.Errorf("process %d: %v", pid, err)
 		}
 	}
 	e.wait = time.Hour
 	for _, pid := range []int{1, mostHung + 1, 100} { // one that is known, and what would be one too many
-		if _, err := e.Read(Process{PID: pid}); !errors.Is(err, ErrHangs) {
+		if _, err := e.Read(1000, pid); !errors.Is(err, ErrHangs) {
 			t.Errorf("process %d: %v", pid, err)
 		}
 	}
-	if b, err := e.Read(Process{PID: 100, UID: 1}); string(b) != "A=1\x00" || err != nil {
-		t.Errorf("of another user's process: %q, %v", b, err)
+	if b, err := e.Read(1001, 100); string(b) != "A=1\x00" || err != nil {
+		t.Errorf("on behalf of another user: %q, %v", b, err)
 	}
 	for pid := 1; pid <= mostHung; pid++ {
 		f, err := os.OpenFile(environ(pid), os.O_WRONLY, 0)
@@ -54,7 +54,7 @@ func TestEnvironsWaitForNobody(t *testing.T) {
 		f.Close()
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		b, err := e.Read(Process{PID: 100})
+		b, err := e.Read(1000, 100)
 		if string(b) == "A=1\x00" && err == nil {
 			return
 		}

@@ -29,7 +29,7 @@ type Member struct {
 // once. It is not safe for concurrent use.
 type Finder struct {
 	Procfs  *kernfs.FS
-	Environ func(p proc.Process) ([]byte, error) // does not hang: proc.Environs
+	Environ func(pid int) ([]byte, error) // does not hang: proc.Environs
 	// Inner means that a descendant of a rank with a different label is a separate rank. An MPI
 	// program that a rank has started has such processes. Otherwise the descendant belongs to the
 	// rank.
@@ -146,7 +146,7 @@ func (s *search) labelled(p *process) (own *Found, read bool, err error) {
 	if s.hung >= mostHung {
 		return nil, false, nil
 	}
-	environ, err := s.Environ(p.Process)
+	environ, err := s.Environ(p.PID)
 	if errors.Is(err, proc.ErrHangs) {
 		s.hung++
 		return nil, false, nil

@@ -52,7 +52,7 @@ type Relative struct {
 type Reader struct {
 	Procfs   *kernfs.FS
 	JobOf    func(pid int) (id string, ok bool, err error) // in which job's cgroup a process is: cgroup.Tree.JobOf
-	Environ  func(p proc.Process) ([]byte, error)          // without waiting for it: proc.Environs
+	Environ  func(uid, pid int) ([]byte, error)            // without waiting for it: proc.Environs
 	Hookhost []kernfs.FileID                               // hookhost's programs
 	Qsub     []kernfs.FileID                               // PBS's qsub
 }
@@ -75,7 +75,7 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 		return fail(gone(err))
 	}
 	f.Cgroup = string(b)
-	variables, err := r.Environ(p)
+	variables, err := r.Environ(p.UID, p.PID)
 	if err != nil && !errors.Is(err, proc.ErrHangs) { // a process that hangs on purpose hides only its environment
 		return fail(err)
 	}

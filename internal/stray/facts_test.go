@@ -166,7 +166,7 @@ func TestReadWithoutEnvironment(t *testing.T) {
 	f.process(33, 32, 33, 1000, 23, "sleep", "0::/x\n", "PBS_JOBID=78.srv")
 	procfs := f.open()
 	r := reader(procfs, jobOf(map[int]string{32: "77.srv"}))
-	r.Environ = func(proc.Process) ([]byte, error) { return nil, proc.ErrHangs }
+	r.Environ = func(int, int) ([]byte, error) { return nil, proc.ErrHangs }
 	p, err := proc.Read(procfs, 33)
 	must.NoError(t, err)
 	got, err := r.Read(p)
