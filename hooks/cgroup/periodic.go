@@ -104,8 +104,9 @@ func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
+	spent := map[int]time.Duration{}
 	for id, job := range req.JobList {
-		update, err := h.update(ctx, id, job, req.Node)
+		update, err := h.update(ctx, id, job, req.Node, spent)
 		if update != nil {
 			if !req.Partial && !h.policy.Vnodes.PeriodicResourceUsage {
 				update.ResourcesUsed = nil
@@ -142,8 +143,9 @@ func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostap
 }
 
 // update makes sure that a listed job is watched, and measures it. If the job is just beginning or
-// ending, the event in progress handles it.
-func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node string) (*hostapi.JobUpdate, error) {
+// ending, the event in progress handles it. spent is for tendRanks.
+func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node string,
+	spent map[int]time.Duration) (*hostapi.JobUpdate, error) {
 	j, release, err := h.running(id, job)
 	if j == nil || err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	}
 	h.watch(j)
 	if s.PerTask {
-		h.tendRanks(ctx, j, job.Owner.UID)
+		h.tendRanks(ctx, j, job.Owner.UID, spent)
 	}
 	u, counters, err := h.measure(j, s)
 	errs = append(errs, err)

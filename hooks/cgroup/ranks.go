@@ -70,8 +70,13 @@ func (h *hook) rankMemory(id string, owner int) (m *rankMemory) {
 
 // tendRanks creates subgroups for new ranks and removes those of ranks that have ended. Errors do
 // not affect the job: they are logged once per job, and everything is tried again the next time.
-// The caller holds the job's turn.
-func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job, owner int) {
+// spent is how long the event has searched so far, by owner of jobs. The caller holds the job's
+// turn.
+func (h *hook) tendRanks(ctx context.Context, j *cgroup.Job, owner int, spent map[int]time.Duration) {
+	began := time.Now()
+	defer func() { spent[owner] += time.Since(began) }()
+	ctx, cancel := context.WithTimeout(ctx, searchTime-spent[owner])
+	defer cancel()
 	s := &rankSearch{h: h, j: j, rankMemory: h.rankMemory(j.ID(), owner)}
 	for _, err := range []error{s.run(ctx), s.retire()} {
 		if err != nil && !errors.Is(err, cgroup.ErrNotFound) && !s.failed {
@@ -89,8 +94,8 @@ type rankSearch struct {
 	groups rankGroups // nil until first used
 }
 
-// searchTime limits the search in a job with very many processes, because events of the job have to
-// wait for it.
+// searchTime limits the search in all jobs of an owner. They may have very many processes, or some
+// that hang, and other events of these jobs have to wait.
 const searchTime = 5 * time.Second
 
 // run moves the ranks that it finds, and repeats the search until there is nothing new. Children
@@ -98,8 +103,6 @@ const searchTime = 5 * time.Second
 // inside. Processes that fork too fast, or that are not reached within searchTime, are found the
 // next time.
 func (s *rankSearch) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, searchTime)
-	defer cancel()
 	for range rounds {
 		pids, err := s.j.Ungrouped()
 		if err != nil {

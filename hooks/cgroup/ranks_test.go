@@ -7,7 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -345,17 +347,20 @@ func TestRanksOOM(t *testing.T) {
 	})
 }
 
-// hangs is a /proc in which the environment of one process cannot be read until the test allows it.
+// hangs is a /proc in which the environments of some processes cannot be read until the test allows
+// it. read counts these reads.
 type hangs struct {
 	*kernfs.FS
-	pid int
-	let chan struct{}
+	pids []int
+	read *atomic.Int32
+	let  chan struct{}
 }
 
 func (h hangs) Mkdir(name string, _ fs.FileMode) error { return h.FS.Mkdir(name) }
 
 func (h hangs) OpenFile(name string, flag int) (kernfs.File, error) {
-	if name == fmt.Sprintf("%d/environ", h.pid) {
+	if slices.ContainsFunc(h.pids, func(pid int) bool { return name == fmt.Sprintf("%d/environ", pid) }) {
+		h.read.Add(1)
 		<-h.let
 	}
 	return h.FS.OpenFile(name, flag)
@@ -369,7 +374,7 @@ func TestRanksHang(t *testing.T) {
 	shell := n.launch(id)
 	stuck, other := forkAs(t, k, shell, ompi("a", 0)), forkAs(t, k, shell, ompi("a", 1))
 	let := make(chan struct{})
-	n.roots.Proc = kernfs.New(hangs{n.roots.Proc, stuck, let}, "/proc")
+	n.roots.Proc = kernfs.New(hangs{n.roots.Proc, []int{stuck}, new(atomic.Int32), let}, "/proc")
 	n.environs = proc.NewEnvirons(n.roots.Proc)
 	for range 2 {
 		n.report(id)
@@ -383,4 +388,30 @@ func TestRanksHang(t *testing.T) {
 		}
 	}
 	n.wantSubgroups(id, map[int]string{stuck: "rank.0", other: "rank.1"})
+}
+
+// The jobs of one user make an exechost_periodic wait for a few seconds, however many they are, and
+// take no time from another user's.
+func TestRanksThatHangInManyJobsOfAUserDelayNoPeriodic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, k := fakeNode(t, kernfstest.NewV2, perTask)
+		var stuck []int
+		for _, id := range []string{"1.srv", "2.srv", "3.srv"} {
+			n.begin(id, ownedBy(1001))
+			shell := n.launch(id)
+			stuck = append(stuck, forkAs(t, k, shell, ompi("a", 0)), forkAs(t, k, shell, ompi("a", 1)))
+		}
+		n.begin("9.srv", ownedBy(1002))
+		other := forkAs(t, k, n.launch("9.srv"), ompi("a", 0))
+		h := hangs{n.roots.Proc, stuck, new(atomic.Int32), make(chan struct{})}
+		n.roots.Proc = kernfs.New(h, "/proc")
+		n.environs = proc.NewEnvirons(n.roots.Proc)
+		began := time.Now()
+		n.report("9.srv")
+		if took := time.Since(began); took > searchTime+2*time.Second || h.read.Load() == 0 {
+			t.Errorf("%d environments took %v", h.read.Load(), took)
+		}
+		n.wantSubgroups("9.srv", map[int]string{other: "rank.0"})
+		close(h.let)
+	})
 }
