@@ -19,7 +19,9 @@ import (
 type sent struct {
 	mu   sync.Mutex
 	own  bool   // the node's own file is in force
-	text []byte // the last one that was read; nil for none
+	text []byte // the last one that was read, or why it could not be; nil for none
+	// why the last reload for it failed; "" if none did
+	failed string
 }
 
 // swapWithin bounds how long an event waits for the calls of the replaced programs to end.
@@ -30,9 +32,12 @@ const swapWithin = time.Second
 func (c *configuration) noteSent(s settings.Settings) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
-	c.sent.own = s.Own
-	if s.PBS.Text != nil || s.PBS.Path == "" {
+	c.sent.own, c.sent.failed = s.Own, ""
+	switch {
+	case s.PBS.Text != nil || s.PBS.Path == "":
 		c.sent.text = s.PBS.Text
+	case s.Refused != nil: // it could not be read, and is new when it can be
+		c.sent.text = []byte(s.Refused.Error())
 	}
 	if s.Refused != nil {
 		c.log.Errorf("the configuration that PBS has sent is refused, and %s stays in force: %v",
@@ -60,14 +65,26 @@ func (c *configuration) receive(ctx context.Context, hook string) {
 	ctx, cancel := context.WithTimeout(ctx, swapWithin)
 	defer cancel()
 	if err := c.Reload(ctx); err != nil {
-		c.log.Errorf("reload for the configuration that PBS has sent: %v", err)
+		c.noteFailed(err)
 		return
 	}
 	c.log.WithField("hook", hook).Info("PBS has sent a configuration: reloaded")
 }
 
-// isNew reads the configuration of the hook that sends an event and reports whether it has changed.
-// If several events see the change, only the first gets true. Only the hook whose configuration a
+// noteFailed records that a reload failed. Each event tries again, because the reason may pass. It
+// is logged once.
+func (c *configuration) noteFailed(err error) {
+	c.sent.mu.Lock()
+	defer c.sent.mu.Unlock()
+	if c.sent.failed != err.Error() {
+		c.log.Errorf("reload for the configuration that PBS has sent: %v", err)
+	}
+	c.sent.failed = err.Error()
+}
+
+// isNew reads the configuration of the hook that sends an event and reports whether it has changed,
+// or whether the reload for it failed. If several events see the change, only the first gets true.
+// Only the hook whose configuration a
 // reload reads counts, not the hook of another MoM on this host.
 func (c *configuration) isNew(hook string) bool {
 	c.sent.mu.Lock()
@@ -84,7 +101,7 @@ func (c *configuration) isNew(hook string) bool {
 	case err != nil && !errors.Is(err, fs.ErrNotExist): // is refused once, and again if the reason changes
 		text = []byte(err.Error())
 	}
-	if bytes.Equal(text, c.sent.text) {
+	if bytes.Equal(text, c.sent.text) && c.sent.failed == "" {
 		return false
 	}
 	if ours, err := hooks.Ours(); err != nil || ours != hook {

@@ -5,9 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
 // After 'openpbs install --name' events come from a hook of another name. A configuration that a
@@ -47,4 +52,45 @@ func TestConfigurationOfTheHookThatSendsTheEventCounts(t *testing.T) {
 			t.Errorf("%s: new twice", tt.name)
 		}
 	}
+}
+
+// A configuration is not lost because it could not be read, or put in force, at its first event.
+func TestConfigurationIsTriedAgainAfterAFault(t *testing.T) {
+	home := t.TempDir()
+	hooks := openpbs.HooksOf(home)
+	must.NoError(t, os.MkdirAll(string(hooks), 0o700))
+	write := func(file, text string) { must.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	conf := filepath.Join(home, "pbs.conf")
+	write(conf, "PBS_HOME="+home+"\n")
+	write(hooks.Script("h"), string(openpbs.Script("")))
+	write(hooks.Config("h"), "# good")
+	log, logged := test.NewNullLogger()
+	c := &configuration{log: logrus.NewEntry(log)}
+	c.file.Store(&config.File{OpenPBS: config.OpenPBS{Conf: conf}})
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := c.isNew("h"); got != want {
+			t.Errorf("%s: new %v, want %v", when, got, want)
+		}
+	}
+	read := settings.Settings{PBS: settings.Sent{Path: hooks.Config("h"), Text: []byte("# good")}}
+	faulty := settings.Settings{PBS: settings.Sent{Path: hooks.Config("h")}, Refused: unix.EIO}
+
+	expect("at first", true)
+	c.noteFailed(unix.ENOMEM)
+	expect("after a reload that failed", true)
+	c.noteFailed(unix.ENOMEM)
+	expect("after another one", true)
+	c.noteSent(faulty)
+	expect("after a reload that could not read it", true)
+	c.noteSent(read)
+	expect("in force", false)
+	must.Equal(t, "lines of the log", 2, len(logged.AllEntries()))
+
+	must.NoError(t, os.Remove(hooks.Config("h")))
+	expect("removed", true)
+	c.noteFailed(unix.ENOMEM)
+	expect("removed, after a reload that failed", true)
+	c.noteSent(settings.Settings{})
+	expect("in force without it", false)
 }
