@@ -34,7 +34,7 @@ type Facts struct {
 	Cgroup string        // /proc/PID/cgroup
 	Ours   bool          // it executes hookhost
 	Qsub   bool          // it executes qsub
-	Exe    kernfs.FileID // that it executes
+	Exe    kernfs.FileID // that it executes; zero if unknown
 	Age    time.Duration
 }
 
@@ -123,9 +123,8 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 			f.Leader = &of
 		}
 	}
-	if f.Exe, err = procfs.Executable(p.PID); err != nil && ignoreGone(err) != nil && !errors.Is(err, syscall.EACCES) {
-		return fail(err)
-	}
+	// A user's file system may not show the file. Then it exempts the process from nothing.
+	f.Exe, _ = procfs.Executable(p.PID)
 	f.Ours, f.Qsub = slices.Contains(r.Hookhost, f.Exe), slices.Contains(r.Qsub, f.Exe)
 	now, err := proc.Read(procfs, p.PID)
 	if err == nil && (now.StartTime != p.StartTime || now.UID != p.UID || now.Dead()) {

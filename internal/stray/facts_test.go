@@ -158,6 +158,25 @@ func TestReadSelf(t *testing.T) {
 	}
 }
 
+// TestReadWithoutExecutable: a process is known by everything else if the file system of its
+// executable fails. FUSE does with EIO, once its user has changed the file's type. Here a link to
+// itself fails.
+func TestReadWithoutExecutable(t *testing.T) {
+	f := newFixture(t)
+	f.process(1, 0, 1, 0, 0, "init", "0::/init.scope\n")
+	f.process(33, 1, 33, 1000, 23, "sleep", "0::/x\n", "PBS_JOBID=78.srv")
+	exe := filepath.Join(f.dir, "33/exe")
+	must.NoError(t, os.Remove(exe))
+	must.NoError(t, os.Symlink("exe", exe))
+	procfs := f.open()
+	p, err := proc.Read(procfs, 33)
+	must.NoError(t, err)
+	got, err := reader(procfs, jobOf(nil)).Read(p)
+	if err != nil || got.JobID != "78.srv" || got.Exe != (kernfs.FileID{}) || len(got.Chain) == 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // A process whose environment hangs, as its user can bring about, is known by all else.
 func TestReadWithoutEnvironment(t *testing.T) {
 	f := newFixture(t)
