@@ -19,6 +19,10 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 // kernel/cgroup/pids.c).
 const MaxPids = 4 << 20
 
+// otherServices are the units of pbs_mom and of hookhost. When systemd stops a service, it kills
+// what is in its cgroup, and jobs must outlive these services.
+var otherServices = []string{"pbs", "hookhost", "hookhost-web"}
+
 // rule is a condition that a setting must meet.
 type rule struct {
 	key   string
@@ -80,6 +84,8 @@ func (f *File) check() error {
 		rule{"host.node", f.Host.Node, f.Host.Node == "" || nameForm.MatchString(f.Host.Node), "a host name"},
 		between("host.start_timeout", f.Host.Start, 100*time.Millisecond, 5*time.Minute),
 		rule{"cgroup.prefix", f.Cgroup.Prefix, nameForm.MatchString(f.Cgroup.Prefix), "a plain name such as pbs_jobs"},
+		rule{"cgroup.prefix", f.Cgroup.Prefix, !slices.Contains(otherServices, f.Cgroup.Prefix),
+			"a name such as pbs_jobs: PREFIX.service holds the jobs, and this is the unit of another service"},
 		cleanPath("cgroup.mount", f.Cgroup.Mount),
 		oneOf("cgroup.systemd", f.Cgroup.Systemd, "auto, require or off", "auto", "require", "off"),
 		between("cgroup.kill_timeout", f.Cgroup.KillTimeout, 100*time.Millisecond, withinAlarm),

@@ -102,6 +102,8 @@ func TestParseRefuses(t *testing.T) {
 		{"[reports]\nkeep_size = \"much\"", "line 2: reports.keep_size"},
 		{"[cgroup]\nkill_grace = \"-1s\"", "line 2: cgroup.kill_grace"},
 		{"[cgroup]\nprefix = \"a/b\"", `cgroup.prefix = "a/b"`},
+		{"[cgroup]\nprefix = \"pbs\"", `cgroup.prefix = "pbs": want a name such as pbs_jobs: `},
+		{"[cgroup]\nprefix = \"hookhost\"", `cgroup.prefix = "hookhost": want a name such as pbs_jobs: `},
 		{"[cgroup]\nmount = \"/sys/../etc\"", "cgroup.mount"},
 		{"[cpuset]\nexclude_cpus = \"0-\"", "cpuset.exclude_cpus"},
 		{"[cpuset]\nplacement = \"random\"", `cpuset.placement = "random": want pack or spread`},
