@@ -67,7 +67,8 @@
 //
 // The first reject or error at some events ends the chain of hooks: hooks of higher order are not
 // asked. These are begin, prologue, launch, attach, resize, preresume and preterm. All other events
-// reach every hook, and their answers are joined (Event.StopsAtReject).
+// reach every hook, and their answers are joined (Event.StopsAtReject). An error at preterm is only
+// logged: unlike a reject, it does not keep the job alive.
 //
 // When the start of a job fails, abort goes, in reverse order, to the hooks that accepted begin.
 // Abort also goes to a hook that crashed in begin, overran its alarm or failed internally. A hook

@@ -24,7 +24,8 @@ type link interface {
 //
 // Hooks are called in ascending order. The first reject or error ends an event that StopsAtReject.
 // At other events every hook is called, and the messages are joined. As in PBS, the outcome of a
-// hook counts whether it accepted or not.
+// hook counts whether it accepted or not. An error at execjob_preterm is only logged: a hook that
+// fails must not keep a job alive.
 //
 // A hook that rejects without an error decides what happens to the job (Outcome.OnReject). If it
 // leaves that empty, MoM's own rule applies. If a hook fails before the job's program runs, the
@@ -166,7 +167,7 @@ func (c *chain) cascade(out *hostapi.Outcome) {
 	c.req.Env = env
 }
 
-// judge adds a hook's answer to the verdict. It returns false unless the hook accepted.
+// judge adds a hook's answer to the verdict. It returns false if the answer is a reject.
 func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	accepted := err == nil && !out.Reject
 	if accepted || failed(err) {
@@ -187,12 +188,13 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	if err != nil {
 		action, says = ActionOn(c.req.Event, kind), complaint(c.req.Event, hook.Name, kind, err)
 	}
+	c.says = append(c.says, says)
+	rejected := err == nil || c.req.Event != hostapi.EventPreterm
 	if !c.merged.out.Reject {
-		c.merged.out.Reject, c.merged.out.OnReject = true, action
+		c.merged.out.Reject, c.merged.out.OnReject = rejected, action
 		c.verdict.Hook, c.verdict.Kind = hook.Name, kind
 	}
-	c.says = append(c.says, says)
-	return false
+	return !rejected
 }
 
 // failed reports whether the error triggers fail_action.
@@ -223,6 +225,9 @@ func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
 
 // complaint formats an error as MoM's log does.
 func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) string {
+	if e == hostapi.EventPreterm {
+		return fmt.Sprintf("%s hook '%s' failed, request accepted: %v", e, hook, err)
+	}
 	switch kind {
 	case hostapi.KindJob, hostapi.KindBusy:
 		return fmt.Sprintf("%s request rejected by '%s': %v", e, hook, err)

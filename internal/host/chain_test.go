@@ -45,7 +45,7 @@ func at(e hostapi.Event, out *hostapi.Outcome, err error) func(*hostapi.Request)
 }
 
 func TestChainStopsAtARejectAndUndoes(t *testing.T) {
-	begin, resume, end := hostapi.EventBegin, hostapi.EventPreresume, hostapi.EventEnd
+	begin, resume, preterm, end := hostapi.EventBegin, hostapi.EventPreresume, hostapi.EventPreterm, hostapi.EventEnd
 	no := &hostapi.Outcome{Reject: true, Message: "no"}
 	broken := hostapi.Errorf(hostapi.KindInternal, "broken\nfor good")
 	tests := []struct {
@@ -54,7 +54,9 @@ func TestChainStopsAtARejectAndUndoes(t *testing.T) {
 		answers []func(*hostapi.Request) (*hostapi.Outcome, error) // of hooks a, b, c
 		calls   string                                             // with those of undo
 		message string
-		undoErr string
+
+		accepted bool // although there is a message
+		undoErr  string
 	}{
 		{name: "all accept", event: begin, calls: "begin a, begin b, begin c"},
 		{name: "reject undoes those before, last first", event: begin,
@@ -86,6 +88,18 @@ func TestChainStopsAtARejectAndUndoes(t *testing.T) {
 					nil)},
 			calls:   "preresume a, preresume b, preresume c, postsuspend b, postsuspend a",
 			message: "execjob_preresume request rejected by 'c': no"},
+		{name: "who fails at preterm does not keep the job alive", event: preterm,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
+				at(preterm, nil, broken), at(preterm, nil, plugin.Unanswered{Err: errors.New("busy")})},
+			calls: "preterm a, preterm b, preterm c", accepted: true,
+			message: "execjob_preterm hook 'a' failed, request accepted: broken; for good; " +
+				"execjob_preterm hook 'b' failed, request accepted: busy"},
+		{name: "who rejects preterm does", event: preterm,
+			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){
+				at(preterm, nil, broken), at(preterm, no, nil)},
+			calls: "preterm a, preterm b, postsuspend a",
+			message: "execjob_preterm hook 'a' failed, request accepted: broken; for good; " +
+				"execjob_preterm request rejected by 'b': no"},
 		{name: "end runs all", event: end,
 			answers: []func(*hostapi.Request) (*hostapi.Outcome, error){at(end, nil, broken), at(end, no, nil)},
 			calls:   "end a, end b, end c",
@@ -114,7 +128,7 @@ func TestChainStopsAtARejectAndUndoes(t *testing.T) {
 			if got := strings.Join(calls, ", "); got != tt.calls {
 				t.Errorf("calls: %s\nwant:  %s", got, tt.calls)
 			}
-			if v.Message != tt.message || v.Reject != (tt.message != "") {
+			if v.Message != tt.message || v.Reject != (tt.message != "" && !tt.accepted) {
 				t.Errorf("reject %v, message %q\nwant %q", v.Reject, v.Message, tt.message)
 			}
 			if undoErr != tt.undoErr {

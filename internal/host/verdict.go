@@ -135,6 +135,8 @@ func (h *Host) logEvent(req *hostapi.Request, v *Verdict, err error, took time.D
 		entry.WithField("verdict", "reject").Error(v.Message)
 	case v.Reject:
 		entry.WithField("verdict", "reject").Info(v.Message)
+	case v.Kind != "":
+		entry.WithField("verdict", "accept").Error(v.Message)
 	default:
 		entry.WithField("verdict", "accept").Info("event carried out")
 	}
