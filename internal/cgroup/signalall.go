@@ -95,7 +95,8 @@ func (j *Job) signalError(errs []error) error {
 }
 
 // Entered returns the processes that are in the v2 tree or in the job's home. Attach enters these
-// first, so every process that entered the job is there. A job without a cgroup has none.
+// first, so every process that entered the job is there. A job of pbs_cgroups may have neither
+// directory, and is read everywhere. A job without a cgroup has none.
 func (j *Job) Entered() ([]int, error) {
 	var dirs []directory
 	if d, ok := j.v2(); ok {
@@ -104,7 +105,10 @@ func (j *Job) Entered() ([]int, error) {
 	if d := j.home(); !d.h.v2 {
 		dirs = append(dirs, d)
 	}
-	list, _, err := j.list(dirs)
+	list, found, err := j.list(dirs)
+	if !found {
+		list, _, err = j.list(j.dirs)
+	}
 	return list, err
 }
 

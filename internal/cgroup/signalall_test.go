@@ -2,7 +2,9 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +42,18 @@ func signals(t *testing.T, w kernel) {
 		if err := j.Wait(soon(t)); err != nil {
 			t.Error(err)
 		}
+	})
+	t.Run("each, in one hierarchy alone", func(t *testing.T) { // pbs_cgroups without memory
+		j := newJob(t, w.tree(t), testJob, Limits{})
+		// The first by path is not the home of the job.
+		made := slices.DeleteFunc(slices.Clone(j.dirs), func(d directory) bool { return !d.Exists(".") })
+		slices.SortFunc(made, func(a, b directory) int { return strings.Compare(a.Path("."), b.Path(".")) })
+		for _, d := range made[1:] {
+			must.NoError(t, d.Rmdir("."))
+		}
+		p := w.start(t, Join{})
+		must.NoError(t, made[0].Write("cgroup.procs", fmt.Sprint(p.pid())), j.SignalEach(unix.SIGTERM))
+		p.gone(t)
 	})
 	t.Run("some", func(t *testing.T) {
 		j := newJob(t, w.tree(t), testJob, Limits{})
