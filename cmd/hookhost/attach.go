@@ -37,17 +37,20 @@ func (c *cli) attachCommand() *cobra.Command {
 	var o attachOptions
 	cmd := &cobra.Command{
 		Use:   "attach [-j JOB] [-m PORT] (-p PID | [-P] [-s] CMD [ARG...])",
-		Short: "Take a process, with its session, into a job, or run a command in one",
-		Long: `Take the process PID and the processes of its session into JOB, or take the calling process in and
-run CMD. Options, messages and exit status are those of pbs_attach, and the program answers to that
-name as well. Without -j, JOB is the only job that the process's user has on this host. Only root
-and the owner of a job can do that, with processes of the owner's. A daemon that is restarted at the
-moment, or has too many attaches at once, is waited for, 10 seconds at most.
+		Short: "Add a process and its session to a job, or run a command in a job",
+		Long: `Add the process PID and the other processes of its session to JOB. With CMD, add the calling process
+to JOB and run CMD. Options, messages and exit status are those of pbs_attach, and the program also
+works under that name. Without -j, JOB is the only job that the process's user has on this host.
 
-A process of another host of the job is attached there: pbs_tmrsh HOST pbs_attach -j JOB -p PID.
+Only root and the job's owner may add processes, and only processes of the owner. If the daemon is
+restarting or busy with other attaches, the command waits for it for up to 10 seconds.
 
-In a container with a pid namespace of its own CMD runs in the job as anywhere. Other processes
-there cannot be named by PID, nor taken in by -P.`,
+To add a process on another host of the job, attach it there:
+
+  pbs_tmrsh HOST pbs_attach -j JOB -p PID
+
+In a container with a separate pid namespace, CMD runs in the job as usual. Other processes of the
+container cannot be added with -p or -P.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
@@ -61,12 +64,12 @@ there cannot be named by PID, nor taken in by -P.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // arguments after CMD belong to CMD
 	f.StringVarP(&o.job, "job", "j", "", "the job's id")
-	f.StringVarP(&o.port, "port", "m", "", "MoM's port; accepted for pbs_attach's sake and not used")
-	f.StringVarP(&o.pid, "pid", "p", "", "the process to take in")
-	f.BoolVarP(&o.parent, "parent", "P", false, "take in the parent's session too")
-	f.BoolVarP(&o.session, "session", "s", false, "run CMD in a session of its own")
-	f.StringVarP(&o.host, "host", "h", "", "the host of the process; only this one, see above")
-	f.BoolP("cmd", "c", false, "accepted for pbs_attach's sake and not used")
+	f.StringVarP(&o.port, "port", "m", "", "MoM's port; accepted for compatibility with pbs_attach and ignored")
+	f.StringVarP(&o.pid, "pid", "p", "", "the process to add")
+	f.BoolVarP(&o.parent, "parent", "P", false, "also add the session of the parent process")
+	f.BoolVarP(&o.session, "session", "s", false, "run CMD in a new session")
+	f.StringVarP(&o.host, "host", "h", "", "the host of the process; only this host is accepted, see above")
+	f.BoolP("cmd", "c", false, "accepted for compatibility with pbs_attach and ignored")
 	f.Bool("help", false, "help for attach") // without -h, which is the host in pbs_attach
 	f.BoolVar(&o.version, "version", false, "print the version")
 	return cmd

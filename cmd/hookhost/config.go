@@ -21,7 +21,7 @@ func (c *cli) configCommand() *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "check [FILE]", Args: nArgs(0, 1),
-		Short: "Check a configuration file: exit status 2 and the line of the first mistake",
+		Short: "Check a configuration file; on a mistake, print its line and exit with 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := c.Config
 			if len(args) == 1 {
@@ -49,7 +49,7 @@ func (c *cli) configCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use: "show", Args: noArgs,
-		Short: "Print every setting with the value in force, and where it comes from: file, PBS or default",
+		Short: "Print every setting with its value and the source of the value: file, PBS or default",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.loadSettings()
 			if err != nil {
@@ -78,14 +78,14 @@ func (c *cli) checkSentHere(w io.Writer) error {
 	case s.Refused != nil:
 		return misuse(s.Refused)
 	case s.InForce == nil:
-		_, err := fmt.Fprintf(w, "%s: no such file: every setting has its default\n", c.Config)
+		_, err := fmt.Fprintf(w, "%s: no such file: all settings have their defaults\n", c.Config)
 		return err
 	}
 	return writeNoMistakes(w, s.Path)
 }
 
 func writeNoMistakes(w io.Writer, path string) error {
-	_, err := fmt.Fprintf(w, "%s: no mistakes; hookhost doctor tells whether this node can do it\n", path)
+	_, err := fmt.Fprintf(w, "%s: no mistakes; hookhost doctor shows whether this node can enforce it\n", path)
 	return err
 }
 
@@ -101,7 +101,7 @@ func sourceOf(s settings.Settings) string {
 // configuration.
 func (c *cli) showConditions(w io.Writer, s settings.Settings) error {
 	if s.Refused != nil {
-		fmt.Fprintf(w, "# Refused, %s in force: %v\n\n", s.Instead(), s.Refused)
+		fmt.Fprintf(w, "# Refused, so %s in force: %v\n\n", s.Instead(), s.Refused)
 	}
 	vntype, err := settings.ReadVntype(&s.File.OpenPBS)
 	if err != nil {

@@ -18,31 +18,32 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-const configImportHelp = `Turn FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), into a
-hookhost.toml. "-" is standard input. This command prints the one in force:
-qmgr -c "export hook pbs_cgroups application/x-config default"
+const configImportHelp = `Convert FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), to a hookhost.toml. "-" is
+standard input. This command prints the configuration in force:
 
-The result goes to standard output. A table, which says of each key what became of it, goes to
-standard error. With --output the result goes to that file, which must not be there yet, and the
-table to standard output. A key is
+  qmgr -c "export hook pbs_cgroups application/x-config default"
 
-  ours         a setting of hookhost, with what differs
+The result goes to standard output. A table, which shows what became of each key, goes to standard
+error. With --output, the result goes to that file and the table to standard output. The file must
+not exist yet. A key is one of:
+
+  ours         converted to a setting of hookhost; the remark says what differs
   not needed   nothing is lost without it
-  refused      somebody may rely on it, and hookhost cannot follow
+  refused      a site may rely on it, but hookhost does not support it
   unknown      the stock hook does not know it either
 
-Keys that FILE does not have are in the table if the stock hook's own default is not hookhost's.
-They are written out, so that nothing changes unsaid.
+The table also has keys that FILE lacks, if the stock hook's default differs from hookhost's. They
+are written to the result, so that nothing changes silently.
 
-Exit status: 0; 1 when a key was refused, unless --force; 2 when FILE is no configuration. The
-result is written in spite of a refused key, which is a comment in it.`
+Exit status: 0; 1 if a key was refused, unless --force is given; 2 if FILE is not a configuration.
+Even if a key was refused, the result is written, with the key as a comment.`
 
 func (c *cli) configImportCommand() *cobra.Command {
 	var output string
 	var asJSON, force bool
 	cmd := &cobra.Command{
 		Use: "import FILE", Args: nArgs(1, 1),
-		Short: "Turn a pbs_cgroups configuration into one of hookhost", Long: configImportHelp,
+		Short: "Convert a configuration of pbs_cgroups to one of hookhost", Long: configImportHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := readInput(cmd.InOrStdin(), args[0])
 			var got *pbscgroups.Import
@@ -75,10 +76,10 @@ func (c *cli) configImportCommand() *cobra.Command {
 			return nil
 		},
 	}
-	const usage = "write the result to FILE, a new one, and the table to standard output"
+	const usage = "write the result to the new file FILE, and the table to standard output"
 	cmd.Flags().StringVar(&output, "output", "", usage)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the table as JSON")
-	cmd.Flags().BoolVar(&force, "force", false, "exit status 0 even if keys were refused")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON")
+	cmd.Flags().BoolVar(&force, "force", false, "exit with 0 even if keys were refused")
 	return cmd
 }
 
@@ -161,7 +162,7 @@ func writeImportVntype(w io.Writer, path string, got *pbscgroups.Import) error {
 	if err != nil {
 		return err
 	}
-	const says = "\nConditions on vntype go by the file mom_priv/vntype of each node's pbs_mom. This host's: %s.\n"
+	const says = "\nConditions on vntype use the file mom_priv/vntype of each node's pbs_mom. This host's: %s.\n"
 	_, err = fmt.Fprintf(w, says, v)
 	return err
 }

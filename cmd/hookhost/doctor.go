@@ -18,12 +18,11 @@ func (c *cli) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [--json]",
-		Short: "Tell what this node can enforce, what not, why, and what to do about it",
+		Short: "Check what this node can and cannot enforce, why, and how to fix it",
 		Args:  noArgs,
-		Long: `Examine the node and its configuration. Nothing is changed. Each thing is ok, degraded (works in
-a lesser way), impossible here, or unknown (as long as neither the daemon nor a job has run). What
-the configuration turns off is said to be off. The arrow says what mends it. The exit status is 1
-when a configured hook cannot work.`,
+		Long: `Examine the node and its configuration, without changing anything. Each item is ok, degraded (works
+with restrictions), impossible here, off (by configuration), or unknown (until the daemon or a job
+has run). An arrow marks the remedy. The exit status is 1 if a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.readSettings(c.named)
 			if err != nil {
@@ -48,7 +47,7 @@ when a configured hook cannot work.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 

@@ -19,10 +19,10 @@ func (c *cli) eventCommand() *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
 		Use:   "event NAME [--input FILE]",
-		Short: "Hand one event from a file to the daemon and print the verdict",
-		Long: `Hand one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON
-object (docs/events.md), or the file in which pbs_mom of OpenPBS gives it to its hooks
-(mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in). The first bytes say which of them it is.
+		Short: "Pass one event to the daemon and print the outcome",
+		Long: `Pass one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON
+object (docs/events.md), or a file that pbs_mom of OpenPBS writes for its hooks
+(mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in). The command detects the format.
 
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),
@@ -38,7 +38,7 @@ Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 			return c.event(cmd, args[0], in, pid)
 		},
 	}
-	cmd.Flags().IntVar(&pid, "pid", 0, "the process of a launch or an attach, instead of what the event says")
+	cmd.Flags().IntVar(&pid, "pid", 0, "the process of a launch or an attach; overrides the event's")
 	cmd.Flags().StringVar(&input, "input", "", "read the event from FILE instead of standard input")
 	return cmd
 }
@@ -54,7 +54,7 @@ func (c *cli) event(cmd *cobra.Command, name string, in io.Reader, pid int) erro
 	}
 	if pid > 0 {
 		if event != hostapi.EventLaunch && event != hostapi.EventAttach {
-			return misuse(fmt.Errorf("event %s: has no process, --pid is for launch and attach", event))
+			return misuse(fmt.Errorf("event %s: has no process: --pid is only for launch and attach", event))
 		}
 		req.PID = pid
 	}

@@ -19,20 +19,20 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-const hookHelp = `Register hooks as qmgr does. Each hook is a file in hooks.d, beside the configuration. A running
-daemon takes over every change at once. Attributes, with their defaults:
+const hookHelp = `Register hooks, as with qmgr. Each hook is a file in hooks.d, beside the configuration. Every change
+takes effect in a running daemon at once. The attributes and their defaults:
 
   enabled=true       event=""           (empty: every event that the program handles)
-  order=1            (1 to 1000, ascending)
+  order=1            (1 to 1000; hooks run in ascending order)
   alarm=30           (seconds that one event may take)
   fail_action=none   (offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle)
   freq=120           (seconds between two exechost_periodic)
   user=pbsadmin      debug=false        type=site
 
-user=pbsuser is refused: PBS itself runs such a hook, registered with its own qmgr, as the job's owner.
+user=pbsuser is refused. To run a hook as the job's owner, register it in PBS with its own qmgr.
 
-The daemon starts a program that was imported at once. 'hook import' warns if it does not run, and
-'hook list' says why.`
+The daemon starts an imported program at once. If the program does not run, 'hook import' prints a
+warning and 'hook list' shows the reason.`
 
 // startWait is how long import waits for the hook's program to start.
 const startWait = 10 * time.Second
@@ -48,11 +48,11 @@ func (c *cli) hookCommand() *cobra.Command {
 		}
 		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: run})
 	}
-	change("create NAME", "Register a hook, without a program yet", nArgs(1, 1),
+	change("create NAME", "Register a hook that has no program yet", nArgs(1, 1),
 		func(r *plugin.Registry, args []string) error { return r.Create(args[0]) })
 	change("delete NAME", "Unregister a hook and delete its copies", nArgs(1, 1),
 		func(r *plugin.Registry, args []string) error { return r.Delete(args[0]) })
-	change("set NAME ATTRIBUTE=VALUE...", "Set attributes", nArgs(2, -1),
+	change("set NAME ATTRIBUTE=VALUE...", "Set attributes of a hook", nArgs(2, -1),
 		func(r *plugin.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
 	cmd.AddCommand(c.hookImportCommand(), c.hookListCommand())
 	return cmd
@@ -125,7 +125,7 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*plugin.Registry) erro
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("hook: programs that run as root are root's to register: run it as root")
+		return errors.New("hook: only root may register programs that run as root: run it as root")
 	}
 	if err := change(r); err != nil {
 		return refusal(err)
@@ -139,7 +139,7 @@ func (c *cli) changeHooks(cmd *cobra.Command, change func(*plugin.Registry) erro
 	}
 	defer client.Close()
 	if err := client.Reload(cmd.Context()); err != nil {
-		return fmt.Errorf("registered, but the daemon did not take it over: %w", err)
+		return fmt.Errorf("registered, but the running daemon did not apply the change: %w", err)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func refusal(err error) error {
 func (c *cli) hookListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list [NAME] [--json]", Short: "List hooks and their attributes", Args: nArgs(0, 1),
+		Use: "list [NAME] [--json]", Short: "List hooks with their attributes", Args: nArgs(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := c.loadRegistry()
 			if err != nil {
@@ -186,7 +186,7 @@ func (c *cli) hookListCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -250,7 +250,7 @@ func writeHook(w io.Writer, h plugin.Hook, state string) {
 func (c *cli) loadRegistry() (*plugin.Registry, error) {
 	cfg, err := c.load()
 	if err != nil {
-		fmt.Fprintf(stderr, "hookhost: hook: hooks that come with hookhost are shown as by default: %v\n", err)
+		fmt.Fprintf(stderr, "hookhost: hook: hooks that come with hookhost are shown with their defaults: %v\n", err)
 		cfg = config.Default()
 	}
 	return c.Registry(cfg)

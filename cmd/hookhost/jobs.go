@@ -17,23 +17,23 @@ import (
 func (c *cli) jobsCommand() *cobra.Command {
 	var asJSON, mine bool
 	cmd := &cobra.Command{
-		Use: "jobs [--mine] [--json]", Short: "List the jobs on this host, or tell a job its time left", Args: noArgs,
-		Long: `List the jobs that live on this host: all of them for root, the caller's own for others.
+		Use: "jobs [--mine] [--json]", Short: "List the jobs on this host, or print a job's time left", Args: noArgs,
+		Long: `List the live jobs on this host. Root sees all jobs, other users see their own.
 
-  LEFT     the time until the job's walltime is over; "-": nothing limits it
+  LEFT     the time until the job's walltime runs out; "-" if it has no limit
   CPULIST  its cpus
-  MEM      its memory on this host now, anonymous and shared
-  LIMIT    how much of that it may have on this host
-  OOM      how many of its processes the kernel killed for lack of memory
-  HOSTS    how many hosts it has
+  MEM      its current memory on this host, anonymous and shared
+  LIMIT    its limit of that memory on this host
+  OOM      the number of its processes that the kernel killed because memory ran out
+  HOSTS    the number of its hosts
   RANKS    its MPI ranks that were seen
 
-Of a job on several hosts this host's part is listed.
+If a job has several hosts, its part on this host is listed.
 
---mine is for programs inside a job. It prints how many seconds the job that it is called in may
-still run: a whole number, rounded down, or "unlimited". Seconds in which the job is suspended do
-not count. Outside of jobs it fails. Without a daemon no job is recorded, and both fail.`,
-		Example: `  # A job script that works until five minutes are left and then saves what it has.
+--mine is for programs inside a job. It prints how many seconds that job may still run: a whole
+number, rounded down, or "unlimited". Time in which the job is suspended does not count. Outside
+a job, --mine fails. Without a daemon, both forms fail.`,
+		Example: `  # A job script that works until five minutes are left and then saves its state.
   while left=$(hookhost jobs --mine) && { [ "$left" = unlimited ] || [ "$left" -gt 300 ]; }; do
       ./work --one-step || exit
   done
@@ -62,8 +62,8 @@ not count. Outside of jobs it fails. Without a daemon no job is recorded, and bo
 			return writeJobs(cmd.OutOrStdout(), jobs, now.Jobs)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	cmd.Flags().BoolVar(&mine, "mine", false, "the seconds left of the job that this is called in; with --json the job")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&mine, "mine", false, "print the seconds left of the calling job; with --json the job itself")
 	return cmd
 }
 
@@ -94,7 +94,7 @@ func (c *cli) mine(ctx context.Context) (api.Job, error) {
 	defer client.Close()
 	j, err := client.Mine(ctx)
 	if errors.Is(err, api.ErrNotFound) {
-		err = fmt.Errorf("process %d is in no job of this user's", os.Getpid())
+		err = fmt.Errorf("process %d is not in a job of this user", os.Getpid())
 	}
 	return j, err
 }

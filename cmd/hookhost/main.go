@@ -102,9 +102,9 @@ func newCommand(called string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hookhost",
 		Short: "Hook host for PBS compute nodes",
-		Long: `hookhost confines and accounts for jobs on a PBS compute node. It gets the events of a job's life and
-calls hooks: programs that create the job's cgroup, take in its processes, enforce its limits and
-report its usage.`,
+		Long: `hookhost confines PBS jobs to the resources they requested and records what they used. On a compute
+node it gets the events of each job from PBS. It calls hooks, which are programs that create the
+job's cgroup, add processes to it, enforce its limits and report its usage.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

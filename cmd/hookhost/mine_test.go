@@ -68,13 +68,13 @@ func TestProgramsInAJobSeeTheirTimeRunDown(t *testing.T) {
 		t.Errorf("with a limit of cput: %+v", r)
 	}
 	if r := n.hookhost("jobs", "--mine"); r.status != 1 || r.stdout != "" ||
-		!strings.Contains(r.stderr, "is in no job") {
+		!strings.Contains(r.stderr, "is not in a job") {
 		t.Errorf("outside of jobs: %+v", r)
 	}
 	t.Run("another user", func(t *testing.T) {
 		n := newNode(t)
 		countsDown(t, n, "nobody")
-		if r := n.as(strangerUID, "jobs", "--mine"); r.status != 1 || !strings.Contains(r.stderr, "is in no job") {
+		if r := n.as(strangerUID, "jobs", "--mine"); r.status != 1 || !strings.Contains(r.stderr, "is not in a job") {
 			t.Errorf("outside of jobs: %+v", r)
 		}
 		n.endDaemon()

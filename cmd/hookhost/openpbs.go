@@ -12,17 +12,20 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-const openpbsHelp = `Register hookhost with OpenPBS: one hook, "hookhost". Its script hands pbs_mom's events to the daemon
-of each node.
+const openpbsHelp = `Register hookhost with OpenPBS as one hook, "hookhost". The hook's script passes pbs_mom's events to
+the daemon of each node.
 
-  print      the registration as a script: for the host of the PBS server, without hookhost there, and to be read
-  install    the same on this host, the PBS server's; changes only what differs, and may be done again
-  config     the configuration of all nodes: check it and hand it to PBS, which sends it to them
-  uninstall  take it away and put back what install changed; the resource diag_messages stays, as jobs have it
+  print      print the registration as a script, to read it or to run it on a PBS server's host
+             without hookhost
+  install    register the hook; run it on the PBS server's host. It changes only what differs, so
+             it can be repeated
+  config     check the configuration of all nodes and give it to PBS, which sends it to them
+  uninstall  remove the hook and undo what install changed. The resource diag_messages stays,
+             because jobs have it
 
-On a node, install --native sets a program in the place of PBS_EXEC/bin/pbs_python. The program
-answers for hookhost's hook without starting Python, and becomes the real one for everything else.
-docs/openpbs-reference.md says what that costs and gains.`
+On a node, install --native replaces PBS_EXEC/bin/pbs_python by a program that handles hookhost's
+hook without starting Python. For everything else, that program executes the real pbs_python.
+docs/openpbs-reference.md describes the gains and costs.`
 
 // openpbsFlags are the flags that print, install, config and uninstall share.
 type openpbsFlags struct {
@@ -54,28 +57,28 @@ func (f *openpbsFlags) name(cmd *cobra.Command) {
 func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 	f.name(cmd)
 	r, fs := &f.Registration, cmd.Flags()
-	fs.Lookup("name").Usage = "name of the hook; hookhost is registered under one alone"
+	fs.Lookup("name").Usage = "name of hookhost's hook; only one may be enabled"
 	fs.IntVar(&r.Order, "order", r.Order, "order among hooks of the same event, 1 to 1000")
 	fs.IntVar(&r.Alarm, "alarm", r.Alarm, "seconds that one event may take")
 	fs.IntVar(&r.Freq, "freq", r.Freq, "seconds between two exechost_periodic")
-	const failUsage = "what a hook that crashes or runs into its alarm does to the vnodes"
+	const failUsage = "effect of a crash or timeout on the vnodes"
 	fs.StringVar(&r.FailAction, "fail-action", r.FailAction, failUsage)
 	fs.StringArrayVar(&r.More, "event", nil,
-		"ask PBS for this event, too, which a hook of the site's handles: execjob_prologue; may be repeated")
+		"also request this event, for a site's hook: execjob_prologue")
 	fs.BoolVar(&r.Cgswap, "cgswap", false,
-		"register the server's hook NAME_cgswap as well, which fills in the resource cgswap (manage_cgswap)")
+		"also register the server's hook NAME_cgswap, for manage_cgswap")
 	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false,
-		"disable the hook pbs_cgroups, which would confine jobs as well")
+		"disable the hook pbs_cgroups, which would also confine jobs")
 }
 
 func (f *openpbsFlags) qmgrFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Qmgr, "qmgr", "", "the program qmgr (PATH, then PBS_EXEC/bin)")
-	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print what would be done, and do nothing")
+	cmd.Flags().StringVar(&f.Qmgr, "qmgr", "", "the program qmgr (default: in PATH, then in PBS_EXEC/bin)")
+	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print what would be done, without doing it")
 }
 
 func (f *openpbsFlags) nativeFlags(cmd *cobra.Command, what string) {
 	cmd.Flags().BoolVar(&f.native, "native", false, what)
-	cmd.Flags().StringVar(&f.Exec, "exec", "", "PBS_EXEC (as pbs.conf says)")
+	cmd.Flags().StringVar(&f.Exec, "exec", "", "PBS_EXEC (default: the value in pbs.conf)")
 }
 
 // check notes which attributes were named, and returns the first error that PBS would report.
@@ -110,14 +113,14 @@ func (c *cli) openpbsPrint() *cobra.Command {
 		},
 	}
 	f.attributes(cmd)
-	cmd.Flags().BoolVar(&shim, "shim", false, "print the hook's script instead")
+	cmd.Flags().BoolVar(&shim, "shim", false, "print only the hook's script")
 	return cmd
 }
 
 func (c *cli) openpbsInstall() *cobra.Command {
 	f := c.newOpenPBSFlags()
 	cmd := &cobra.Command{
-		Use: "install", Short: "Register the hook on this host, the PBS server's; or --native on a node", Args: noArgs,
+		Use: "install", Short: "Register the hook, on the PBS server's host; with --native, on a node", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return misuse(fmt.Errorf("openpbs install: %w", err))
@@ -138,7 +141,7 @@ func (c *cli) openpbsInstall() *cobra.Command {
 	}
 	f.attributes(cmd)
 	f.qmgrFlags(cmd)
-	f.nativeFlags(cmd, "on a node: set the stand-in in the place of pbs_python, and nothing else")
+	f.nativeFlags(cmd, "on a node: only replace pbs_python by the stand-in")
 	return cmd
 }
 
@@ -146,7 +149,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 	f := c.newOpenPBSFlags()
 	cmd := &cobra.Command{
 		Use: "uninstall", Args: noArgs,
-		Short: "Take away what install has made on this host, and put back what it changed",
+		Short: "Undo on this host what install did",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.Uninstall(f.native); err != nil {
 				return fmt.Errorf("openpbs uninstall: %w", err)
@@ -156,7 +159,7 @@ func (c *cli) openpbsUninstall() *cobra.Command {
 	}
 	f.name(cmd)
 	f.qmgrFlags(cmd)
-	f.nativeFlags(cmd, "only put pbs_python back")
+	f.nativeFlags(cmd, "only restore pbs_python")
 	return cmd
 }
 

@@ -9,23 +9,23 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes; "-" is
-standard input. The file is checked first. PBS sends it to every node within seconds, and to a node
-that was down when it is up. It is in force from the next event of its node: the next job has it.
-Conditions such as "host in: LIST" and "vntype in: LIST" let one file serve unlike nodes. A node that
-has its own /etc/hookhost/hookhost.toml uses that file instead.
+const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes. "-" is standard input. The file is
+checked first. PBS sends it to every node within seconds, and to a node that is down when it comes
+up. On each node it takes effect at the next event, so it applies to the next job. Conditions such
+as "host in: LIST" and "vntype in: LIST" let one file serve unlike nodes. A node that has its own
+/etc/hookhost/hookhost.toml uses that file instead.
 
-host.node and [openpbs] can be only in a node's own file. The shim always reads the table [shim] of
-PBS's file, which a node's own file cannot have.
+host.node and [openpbs] are only allowed in a node's own file. [shim] is only allowed in PBS's file.
+The shim always reads it from there, even on a node with its own file.
 
-Without FILE the configuration that PBS has is printed.`
+Without FILE, print the configuration that PBS has.`
 
 func (c *cli) openpbsConfig() *cobra.Command {
 	f := c.newOpenPBSFlags()
 	var remove, print bool
 	cmd := &cobra.Command{
 		Use: "config [FILE]", Long: openpbsConfigHelp, Args: nArgs(0, 1),
-		Short: "Check the configuration of all nodes and hand it to PBS, or print it; on the PBS server's host",
+		Short: "Check or print the configuration of all nodes, or give it to PBS",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.runOpenPBSConfig(cmd, f, args, remove, print); err != nil {
 				return fmt.Errorf("openpbs config: %w", err)
@@ -35,8 +35,8 @@ func (c *cli) openpbsConfig() *cobra.Command {
 	}
 	f.name(cmd)
 	f.qmgrFlags(cmd)
-	cmd.Flags().BoolVar(&remove, "remove", false, "take the configuration of all nodes away")
-	const printUsage = "print a script that does it: for the host of the PBS server, without hookhost there"
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the configuration of all nodes")
+	const printUsage = "print a script that does this on a PBS server's host without hookhost"
 	cmd.Flags().BoolVar(&print, "print", false, printUsage)
 	return cmd
 }

@@ -22,18 +22,18 @@ func (c *cli) remshCommand() *cobra.Command {
 	var user string
 	cmd := &cobra.Command{
 		Use:   "remsh [-n] [-l USER] HOST CMD [ARG...]",
-		Short: "Run a command on another host of the job, inside the job: for MPI launchers",
-		Long: `Run CMD on HOST, another host of the job that the caller is in. MPI launchers use it as their
-remote shell, by the name hookhost-remsh: hook mpi sets the variables that make them. CMD's words are
-joined by spaces and are one line for a shell, as with ssh. The program becomes PBS's pbs_tmrsh, so
-pbs_mom starts the command there, as a task of the job.
+		Short: "Run a command on another host of the job, for MPI launchers",
+		Long: `Run CMD inside the calling job on HOST, another host of that job. MPI launchers use this command as
+their remote shell, under the name hookhost-remsh. The hook mpi sets the launchers' variables for
+that. As with ssh, CMD's words are joined by spaces and passed to a shell as one line. This program
+executes PBS's pbs_tmrsh, so pbs_mom on HOST starts the command as a task of the job.
 
-The command's standard input is empty and its output is the job's. Signals do not reach it. Outside
-of a job of PBS there is nobody to start it.
+The command's standard input is empty, and its output goes to the job's. It does not get signals.
+The command works only inside a PBS job.
 
-HOST is a name in PBS_NODEFILE, or an address of such a host. USER is the caller. Other options that
-launchers give to ssh and rsh are accepted and do nothing: -f -q -t -T -v -x -X, -i FILE, -o OPTION,
--p PORT.
+HOST is a name in PBS_NODEFILE, or an address of such a host. USER must be the caller. Other options
+that launchers give to ssh and rsh are accepted and ignored: -f -q -t -T -v -x -X, -i FILE,
+-o OPTION, -p PORT.
 
 Exit status: CMD's, or 255.`,
 		DisableFlagsInUseLine: true,
@@ -79,7 +79,7 @@ func (c *cli) execTMRsh(user string, args []string) error {
 	}
 	path := filepath.Join(pbs.Exec(conf), "bin/pbs_tmrsh")
 	err = &fs.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, args, os.Environ())}
-	return fmt.Errorf("%w: pbs.conf tells where PBS is, by PBS_EXEC", err)
+	return fmt.Errorf("%w: check PBS_EXEC in pbs.conf", err)
 }
 
 // tmrshArgs turns the arguments of a remote shell into those of pbs_tmrsh. args are [USER@]HOST,

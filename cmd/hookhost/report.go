@@ -28,38 +28,42 @@ func (c *cli) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report [JOB... | FILE...]", Args: nArgs(0, -1),
 		Short: "Show what jobs used, live or finished",
-		Long: `Show what jobs used on each of their hosts, while they run and after they have ended. To others than
-root: their own jobs, from the daemon.
+		Long: `Show what jobs used on each of their hosts, while they run and after they have ended. Users other
+than root see only their own jobs, and only from the daemon.
 
-FILEs are joined to one report, without a daemon. They have what "report --json JOB" has written on each
-host of one job. A host's figures are those of its own file, the rest is the mother superior's. A FILE is
-- for standard input, a name with a / in it, or one that ends in .json or .json.gz. All else is a JOB.
-Several reports may be in one FILE.
+FILEs are joined into one report, without a daemon. They contain the output of "report --json JOB"
+from each host of one job. A host's figures come from its own file, the rest from the mother
+superior's. A FILE is - for standard input, a name with a / in it, or a name that ends in .json or
+.json.gz. Any other argument is a JOB. One FILE may contain several reports.
 
-Without JOB the text is a table of the newest jobs, those that run first. The other formats have every
-finished job, oldest first, and csv those that run at its end. Options choose among them:
+Without JOB, the text format is a table of the newest jobs, with running jobs first. The other
+formats list every finished job, oldest first. csv also lists the running jobs, at its end. These
+options select jobs:
 
-  --user NAME       the owner, by name or number
-  --since, --until  when they ended; --since has those that run too, --until has none. A time is
-                    ` + report.TimeForms + `
-  --state STATE,... any of
-                    running      has not ended; json, html and pbs have it only if it is named
-                    finished     has ended, in whatever way
-                    ok           with exit status 0
-                    failed       with another one, or none that is known
-                    killed       by a signal
-                    oom          and the kernel killed for lack of memory
+  --user NAME       jobs of this owner, by name or number
+  --since, --until  jobs that ended in this period; --since includes running jobs, --until does not
+  --state STATE,... jobs in any of these states:
+                    running      has not ended; json, html and pbs include it only if it is named
+                    finished     has ended, with any result
+                    ok           ended with exit status 0
+                    failed       ended with another exit status, or with an unknown one
+                    killed       ended by a signal
+                    oom          ended after the kernel killed processes because memory ran out
                     not_started  none of its programs ran
-  --host HOST       has or had a part there
-  --limit N         the newest N; 0 is all. A table has ` + fmt.Sprint(tableRows) + ` otherwise
-  --sort COLUMN     of table and csv: the greatest first, text in alphabetical order; -COLUMN is the other
-                    way round. --limit comes after that
-  --columns C,...   of table and csv:
+  --host HOST       jobs that run or ran on this host
+  --limit N         the newest N jobs; 0 means all. The default for a table is ` + fmt.Sprint(tableRows) + `
+  --sort COLUMN     order of table and csv: numbers from the greatest, text alphabetically. -COLUMN
+                    reverses the order. --limit is applied afterwards
+  --columns C,...   the columns of table and csv:
 ` + columnsHelp() + `
-Option --state chooses jobs here. HOOKHOST_STATE names another state directory.
+Forms of a time for --since and --until:
 
-Exit status: 0; 1 when there is no such report, or it cannot be read. Without JOB, also when some
-reports are damaged. All others are shown, and standard error says which files are damaged.`,
+  ` + report.TimeForms + `
+
+Here --state selects jobs. To use another state directory, set HOOKHOST_STATE.
+
+Exit status: 0; 1 if a report does not exist or cannot be read. Without JOB, also 1 if some reports
+are damaged. The others are shown, and standard error names the damaged files.`,
 		Example: `  hookhost report 12.srv
   for h in n1 n2 n3; do ssh $h hookhost report --json 12.srv; done | hookhost report -
   hookhost report --user alice --since 3d --state failed
@@ -83,7 +87,7 @@ reports are damaged. All others are shown, and standard error says which files a
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "text", strings.Join(report.FormatNames(), " or "))
-	f.BoolVar(&o.json, "json", false, "--format json")
+	f.BoolVar(&o.json, "json", false, "same as --format json")
 	f.StringVar(&o.output, "output", "", "write to FILE instead of standard output")
 	o.listOptions.flags(cmd)
 	return cmd
@@ -132,7 +136,7 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 	}
 	for _, id := range jobs {
 		if isFile(id) != isFile(jobs[0]) {
-			return fmt.Errorf("%s and %s: a JOB and a FILE, which are not shown together", jobs[0], id)
+			return fmt.Errorf("%s and %s: a JOB and a FILE cannot be shown together", jobs[0], id)
 		}
 		if err := hostapi.CheckJobID(id); err != nil && !isFile(id) {
 			return err
@@ -201,7 +205,7 @@ func (c *cli) reportOf(ctx context.Context, id string) (*report.Report, error) {
 		return nil, fmt.Errorf("report of job %s: %w", id, err)
 	}
 	if r == nil {
-		return nil, fmt.Errorf("job %s: no report of it, and no daemon runs that could know of it", id)
+		return nil, fmt.Errorf("job %s: no report found, and no daemon runs that could know the job", id)
 	}
 	return r, nil
 }

@@ -31,13 +31,13 @@ type listOptions struct {
 func (o *listOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.filter.User, "user", "", "jobs of this user, by name or number")
-	f.StringVar(&o.since, "since", "", "jobs that ended then or later, or run")
-	f.StringVar(&o.until, "until", "", "jobs that ended before")
-	f.StringSliceVar(&o.filter.States, "state", nil, strings.Join(report.StateNames(), ", ")+"; several by comma")
-	f.StringVar(&o.filter.Host, "host", "", "jobs with a part on this host")
+	f.StringVar(&o.since, "since", "", "jobs that ended at this time or later, or still run")
+	f.StringVar(&o.until, "until", "", "jobs that ended before this time")
+	f.StringSliceVar(&o.filter.States, "state", nil, strings.Join(report.StateNames(), ", ")+"; comma-separated")
+	f.StringVar(&o.filter.Host, "host", "", "jobs that run or ran on this host")
 	f.IntVar(&o.list.Limit, "limit", 0, "the newest `N` jobs, 0 for all")
-	f.StringVar(&o.list.Sort, "sort", "", "order table or csv by this `column`")
-	f.StringSliceVar(&o.list.Columns, "columns", nil, "the columns of table or csv; several by comma")
+	f.StringVar(&o.list.Sort, "sort", "", "sort table or csv by this `column`")
+	f.StringSliceVar(&o.list.Columns, "columns", nil, "the columns of table or csv, comma-separated")
 }
 
 // check completes the options for a list, or for JOBs, and returns the errors in them.
@@ -46,14 +46,14 @@ func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error 
 	if jobs {
 		for _, name := range []string{"user", "since", "until", "state", "host", "limit"} {
 			if f.Changed(name) {
-				return fmt.Errorf("--%s: chooses among all jobs, and a JOB or FILE is named", name)
+				return fmt.Errorf("--%s: selects among all jobs, so it cannot be used with a JOB or FILE", name)
 			}
 		}
 	}
 	table := format == "csv" || format == "text" && !jobs
 	for _, name := range []string{"sort", "columns"} {
 		if f.Changed(name) && !table {
-			return fmt.Errorf("--%s: for a table without JOB or FILE, and for --format csv", name)
+			return fmt.Errorf("--%s: only for a table without JOB or FILE, and for --format csv", name)
 		}
 	}
 	now := time.Now()
@@ -127,11 +127,11 @@ func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.
 		defer client.Close()
 		err = client.Reports(ctx, f, yield)
 	} else if os.Geteuid() != 0 {
-		return fmt.Errorf("report: finished jobs are the daemon's to tell to others than root: %w", err)
+		return fmt.Errorf("report: users other than root need the daemon to see finished jobs: %w", err)
 	}
 	switch {
 	case os.Geteuid() == 0 && errors.Is(err, api.ErrSilent): // before the first report
-		fmt.Fprintf(stderr, "hookhost: report: %v; these jobs have ended\n", err)
+		fmt.Fprintf(stderr, "hookhost: report: %v; only finished jobs are shown\n", err)
 	case !errors.Is(err, api.ErrNoHost):
 		return err
 	}

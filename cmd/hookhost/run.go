@@ -34,28 +34,34 @@ func (c *cli) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report FORMAT] -- CMD [ARG...]",
-		Short: "Run a command as a job, through every event",
-		Long: `Run CMD as a job on this host: confined, accounted, and nothing left of it afterwards. Its output is
-passed through untouched. The report goes to standard error when it has ended. -l is as for qsub
-(-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or -l ncpus=2,mem=64mb,ngpus=1). A resource is
-refused that neither PBS nor a [[device]] of the configuration has, nor mom_priv/hooks/resourcedef of
-pbs_mom, which is a server's list of custom resources. When its walltime is over the job gets SIGTERM
-and, after the grace, SIGKILL. It can have a signal before that:
+		Short: "Run a command as a job, with all its events",
+		Long: `Run CMD as a job on this host. The job is confined to its request, its usage is recorded, and it is
+cleaned up afterwards. CMD's output is passed through unchanged. When the job has ended, its report
+goes to standard error.
 
-  -l walltime=01:00:00               one hour, without the time in which the job is suspended
-  -l walltime_signal=USR1@300        SIGUSR1 to all processes 300 seconds before its end; B:USR1@300: to CMD alone
-  -l kill_delay=60                   60 seconds from SIGTERM to SIGKILL
+-l takes what qsub takes, for example -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or
+-l ncpus=2,mem=64mb,ngpus=1. A resource must be known to PBS, or be in a [[device]] of the
+configuration or in pbs_mom's mom_priv/hooks/resourcedef, the server's list of custom resources. All
+others are refused.
 
-The job is the daemon's, and ends when 'hookhost run' is killed. SIGHUP and SIGINT are ignored where
-run was started so, as by nohup; CMD itself ignores neither.
+When its walltime runs out, the job gets SIGTERM and, after the grace, SIGKILL. It can ask for a
+warning signal before that:
 
-CMD has the caller's umask, environment and open files. With -u CMD is another user's, and so is HOME.
-CMD gets PATH, TZ, HOOKHOST_* and the variables of terminal and language then, and of the open files
-standard input, output and error.
+  -l walltime=01:00:00           one hour; time in which the job is suspended does not count
+  -l walltime_signal=USR1@300    SIGUSR1 to all processes 300 seconds before that
+  -l walltime_signal=B:USR1@300  the same, but only to CMD
+  -l kill_delay=60               60 seconds from SIGTERM to SIGKILL
 
-Exit status: CMD's; 128+N when signal N ended it; 2 for a request that is refused before it begins;
-125 when hookhost failed or a hook rejected the job; 126 and 127 when CMD could not be run or was
-not found.`,
+The daemon manages the job. If 'hookhost run' is killed, the daemon ends the job. If 'hookhost run'
+was started with SIGHUP or SIGINT ignored, as by nohup, it ignores them too, but CMD does not.
+
+CMD has the caller's umask, environment and open files. With -u, CMD runs as another user, with that
+user's HOME. It then gets only PATH, TZ, HOOKHOST_*, and the variables of terminal and language. Of
+the open files it gets only standard input, output and error.
+
+Exit status: CMD's; 128+N if signal N ended it; 2 if the request is refused before the job begins;
+125 if hookhost failed or a hook rejected the job; 126 if CMD could not be run; 127 if CMD was not
+found.`,
 		Example: `  hookhost run -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00 -- make -j2
   hookhost run -u alice -l select=1:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./solver`,
 		DisableFlagsInUseLine: true,
@@ -73,10 +79,10 @@ not found.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringArrayVarP(&o.Resources, "resource", "l", nil, "resources, as for qsub")
-	f.StringVarP(&o.Name, "name", "N", "", "the job's name; CMD's otherwise")
+	f.StringVarP(&o.Name, "name", "N", "", "the job's name (default: CMD's name)")
 	f.StringVarP(&o.User, "user", "u", "", "run as this user")
-	f.StringVar(&o.ID, "job", "", "the job's id; the next number of this node otherwise")
-	f.StringVar(&o.report, "report", "text", "text, json, html, csv, pbs or none")
+	f.StringVar(&o.ID, "job", "", "the job's id (default: the next number of this node)")
+	f.StringVar(&o.report, "report", "text", "report's format: text, json, html, csv, pbs or none")
 	return cmd
 }
 
@@ -97,11 +103,11 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 		return err
 	}
 	if unknown := mom.Unknown(job, knownTo(cfg)); len(unknown) > 0 {
-		return misuse(fmt.Errorf("run: Unknown resource: %s: neither PBS nor the configuration has it: see '%s'",
+		return misuse(fmt.Errorf("run: Unknown resource: %s: not known to PBS or the configuration: see '%s'",
 			strings.Join(unknown, ", "), "hookhost run --help"))
 	}
 	if os.Geteuid() != 0 {
-		return &exitError{exitHostFailed, errors.New("run: cgroups are root's: run it as root")}
+		return &exitError{exitHostFailed, errors.New("run: only root may manage cgroups: run it as root")}
 	}
 	o.umask = unix.Umask(0o022) // for files created for jobs, as in pbs_mom
 	if job.Owner.UID != os.Geteuid() {

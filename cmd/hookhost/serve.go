@@ -15,13 +15,14 @@ import (
 func (c *cli) serveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Run the node's daemon", Args: noArgs,
-		Long: `Run the node's daemon in the foreground. SIGHUP has it read its configuration and hooks again. It takes
-over by itself what PBS sends (hookhost openpbs config). SIGTERM and SIGINT stop it after the events
-that it is carrying out. Jobs live on, confined, and the next daemon takes them over.
+		Long: `Run the node's daemon in the foreground. On SIGHUP it reads its configuration and hooks again. A
+configuration that PBS sends (hookhost openpbs config) takes effect without a signal. On SIGTERM or
+SIGINT the daemon completes the events in progress and exits. Jobs continue to run within their
+limits, and the next daemon manages them.
 
-One daemon has the jobs of a node. It locks /run/hookhost/PREFIX.lock, PREFIX being cgroup.prefix.
-A second one is refused with its pid. Two daemons on one node want sockets in two directories, two
-state directories and two prefixes in [cgroup].`,
+One daemon serves all jobs of a node. It locks /run/hookhost/PREFIX.lock, where PREFIX is
+cgroup.prefix. A second daemon with that prefix fails with an error that names the first one's pid.
+Two daemons on one node need separate socket directories, state directories and cgroup prefixes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.serve(cmd); err != nil {
 				return fmt.Errorf("serve: %w", err)
@@ -37,7 +38,7 @@ func (c *cli) serve(cmd *cobra.Command) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("cgroups are root's: run it as root")
+		return errors.New("only root may manage cgroups: run it as root")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGTERM, unix.SIGINT)
 	defer stop()

@@ -20,21 +20,21 @@ func (c *cli) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top [--interval TIME] [--once]", Args: noArgs,
 		Short: "Watch the jobs on this host: cpu, memory, time left",
-		Long: `Watch the jobs that live on this host, on a terminal: all of them for root, the caller's own for
-others. A job's figures are of this host alone.
+		Long: `Watch the live jobs on this host on a terminal. Root sees all jobs, other users see their own. The
+figures are those of this host only.
 
 Keys: up and down select, enter shows the job's processes, s sorts by the next column, r reverses,
-/ filters by job, user or name, ? explains the columns, q goes back or quits. On a narrow terminal
-there are fewer columns.
+/ filters by job, user or name, ? explains the columns, q goes back or quits. A narrow terminal
+shows fewer columns.
 
-The daemon reads the figures when they are asked for, and calls no hook. --once prints one frame as
-text, with all columns. It needs no terminal.`,
+The daemon reads the figures on request and does not call any hook. --once prints one frame as text,
+with all columns. It does not need a terminal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < top.Least {
 				return misuse(fmt.Errorf("top: --interval %v: at least %v", interval, top.Least))
 			}
 			if !once && !top.IsTerminal(os.Stdout) {
-				return misuse(errors.New("top: standard output is no terminal: use --once"))
+				return misuse(errors.New("top: standard output is not a terminal: use --once"))
 			}
 			client, err := api.Dial(c.Socket)
 			if err != nil {
@@ -47,8 +47,9 @@ text, with all columns. It needs no terminal.`,
 			return top.Run(cmd.Context(), client, interval, userNames(), os.Stdout)
 		},
 	}
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "between two samples, at least "+top.Least.String())
-	cmd.Flags().BoolVar(&once, "once", false, "print one frame and end")
+	usage := "time between two samples, at least " + top.Least.String()
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, usage)
+	cmd.Flags().BoolVar(&once, "once", false, "print one frame and exit")
 	return cmd
 }
 

@@ -17,23 +17,25 @@ func (c *cli) webCommand() *cobra.Command {
 	var listen, owner, header string
 	cmd := &cobra.Command{
 		Use: "web [--listen ADDRESS] [--socket-user USER] [--user-header NAME]", Args: noArgs,
-		Short: "Show jobs and reports to a browser",
-		Long: `Show jobs and reports to a browser: the jobs that live on this host, finished jobs, the report of each.
-All jobs for root, the caller's own for others: the daemon is asked as the user who runs this. It
-changes nothing, and runs until SIGTERM or SIGINT.
+		Short: "Show jobs and reports in a browser",
+		Long: `Show jobs and reports in a browser: the live jobs of this host, finished jobs, and the report of
+each. Root sees all jobs, other users see their own, because the daemon answers for the user who
+runs this command. The command does not change anything. It runs until SIGTERM or SIGINT.
 
-On an address of the loopback, which is the default, it prints the address to open. There is a token
-in it, since every user of the host can connect. A browser elsewhere comes by ssh:
+By default it listens on a loopback address and prints the address to open. The address contains a
+token, because every user of the host can connect. To use a browser on another host, forward the
+port with ssh:
 
   ssh -L 8080:127.0.0.1:PORT HOST
 
-Behind a site's web server it listens on a unix socket of mode 0600, which belongs to the user that
-the web server runs as (--socket-user). --user-header is the header in which the web server says who
-has logged in, with the name that PBS has for the user. It shows own jobs to each, and nothing where
-the header is missing. The web server has to set it in every request, and to pass on none that came
-from outside.`,
+Behind a site's web server, it listens on a unix socket of mode 0600. The socket belongs to the user
+that the web server runs as (--socket-user). In the header --user-header, the web server sends the
+name of the logged-in user, as PBS knows it. Each user then sees only their own jobs. A request
+without the header is refused. The web server must set the header in every request, and must remove
+one that came from outside.`,
 		Example: `  hookhost web
-  hookhost web --listen unix:/run/hookhost-web/socket --socket-user www-data --user-header X-Remote-User`,
+  hookhost web --listen unix:/run/hookhost-web/socket --socket-user www-data \
+      --user-header X-Remote-User`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := checkWeb(listen, owner, header)
 			if err == nil && cmd.Flags().Changed("user-header") { // an empty variable must not mean all jobs
@@ -49,9 +51,9 @@ from outside.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", "127.0.0.1:0", "a port of the loopback, 0 for any that is free, or unix:PATH")
-	f.StringVar(&owner, "socket-user", "", "whom the unix socket belongs to; without it, who runs this")
-	f.StringVar(&header, "user-header", "", "the header with the user's name, on a unix socket")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "loopback IP:PORT, PORT 0 for any; or unix:PATH")
+	f.StringVar(&owner, "socket-user", "", "the owner of the unix socket (default: the user who runs this)")
+	f.StringVar(&header, "user-header", "", "the header with the user's name, for a unix socket")
 	return cmd
 }
 
@@ -60,7 +62,7 @@ func checkWeb(listen, owner, header string) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if !web.IsUnix(listen) && owner+header != "" {
-		return errors.New("--socket-user and --user-header are for a unix socket alone: --listen unix:PATH")
+		return errors.New("--socket-user and --user-header need a unix socket: --listen unix:PATH")
 	}
 	return nil
 }
