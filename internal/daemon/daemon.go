@@ -189,7 +189,7 @@ func (d *daemon) isLive(name string) (live, dying bool) {
 // reconcile ends the jobs whose MoM or host has died and removes files that their MoM left. Errors
 // concern single jobs and do not affect the others.
 func (d *daemon) reconcile(ctx context.Context) {
-	d.leftovers.sweep()
+	go d.leftovers.sweep()
 	if err := d.host.Reconcile(ctx); err != nil {
 		d.log.Errorf("end jobs of dead hosts: %v", err)
 	}

@@ -42,10 +42,12 @@ type leftovers struct {
 	killed atomic.Bool // a `run` was killed, and its job may not have ended yet
 	soon   atomic.Bool // a sweep is scheduled
 
+	sweeping sync.Mutex // one sweep at a time: the directory of TMPDIRs is everybody's and may be huge
+
 	mu     sync.Mutex
-	busy   map[int]bool    // uids that have a goroutine
-	warned map[string]bool // jobs whose TMPDIR could not be removed
-	again  *time.Timer     // triggers the sweep for the rest
+	busy   map[int][]mom.Left // uids that have a goroutine, with the TMPDIRs that it removes next
+	warned map[string]bool    // jobs whose TMPDIR could not be removed
+	again  *time.Timer        // triggers the sweep for the rest
 }
 
 // runKilled notes that a `run` has died and its job has yet to be ended.
@@ -66,27 +68,28 @@ func (l *leftovers) jobEnded() {
 
 // sweep begins to remove the leftovers of jobs that are over.
 func (l *leftovers) sweep() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.sweeping.Lock()
+	defer l.sweeping.Unlock()
 	left, err := l.find()
 	if err != nil {
 		l.log.Errorf("remove files of dead jobs: %v", err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for uid, dirs := range left {
-		if l.busy[uid] {
-			continue
-		}
 		if l.busy == nil {
-			l.busy = map[int]bool{}
+			l.busy = map[int][]mom.Left{}
 		}
-		l.busy[uid] = true
-		go l.remove(uid, dirs)
+		if _, busy := l.busy[uid]; !busy {
+			go l.remove(uid)
+		}
+		l.busy[uid] = dirs
 	}
 }
 
-// find returns the TMPDIRs of jobs that are over, by the uid of their owner, and removes node files
-// without TMPDIR. A job without a record may still live, if the record was lost. Such a job has a
-// cgroup, and its files stay. The caller holds mu.
+// find returns what may be TMPDIRs of jobs that are over, by the uid of their owner, and removes
+// node files without TMPDIR. A job without a record may still live, if the record was lost. Such a
+// job has a cgroup, and its files stay.
 func (l *leftovers) find() (map[int][]mom.Left, error) {
 	l.killed.Store(false)
 	files, err := os.ReadDir(l.aux)
@@ -118,21 +121,30 @@ func (l *leftovers) find() (map[int][]mom.Left, error) {
 	left, waits := map[int][]mom.Left{}, map[string]bool{}
 	for _, dir := range all {
 		waits[dir.Job] = true
-		left[over[dir.Job]] = append(left[over[dir.Job]], dir)
+		left[dir.UID] = append(left[dir.UID], dir)
 	}
 	for job := range over {
-		if live, _ := l.isLive(job); !live && !waits[job] && err == nil {
-			errs = append(errs, mom.RemoveNodefile(job, l.aux))
+		if !waits[job] && err == nil {
+			errs = append(errs, l.removeNodefile(job))
 		}
 	}
 	return left, errors.Join(errs...)
 }
 
-// remove removes these TMPDIRs of one user and those that come meanwhile, each once and within the
-// limit. It also removes their node files.
-func (l *leftovers) remove(uid int, dirs []mom.Left) {
+func (l *leftovers) removeNodefile(job string) error {
+	if live, _ := l.isLive(job); live { // it has begun again since
+		return nil
+	}
+	return mom.RemoveNodefile(job, l.aux)
+}
+
+// remove removes the TMPDIRs of one user and those that come meanwhile, each once and within the
+// limit. It removes the node file of a job that has none left. It hangs with a file system that the
+// user has mounted on one of them.
+func (l *leftovers) remove(uid int) {
 	tried := map[string]bool{}
-	for len(dirs) > 0 {
+	for dirs := l.next(uid, tried); len(dirs) > 0; dirs = l.next(uid, tried) {
+		failed := map[string]bool{}
 		for _, dir := range dirs {
 			tried[dir.Job] = true
 			if live, _ := l.isLive(dir.Job); live { // it has begun again since
@@ -140,20 +152,47 @@ func (l *leftovers) remove(uid int, dirs []mom.Left) {
 			}
 			ctx, cancel := context.WithTimeoutCause(context.Background(), l.limit,
 				fmt.Errorf("not done within %v", l.limit))
-			l.note(dir.Job, dir.Remove(ctx))
+			err := dir.Remove(ctx)
 			cancel()
+			l.note(dir.Job, err)
+			failed[dir.Job] = failed[dir.Job] || err != nil
 		}
-		dirs = l.findNext(uid, tried)
+		for job, fails := range failed {
+			if fails {
+				continue
+			}
+			if err := l.removeNodefile(job); err != nil {
+				l.log.WithField("job", job).Errorf("remove files of dead jobs: %v", err)
+			}
+		}
 	}
 }
 
-// note logs the first failure to remove a job's TMPDIR.
+// next returns the TMPDIRs of a user that sweeps have found, except those of jobs that were tried.
+// Without one, the user's goroutine ends.
+func (l *leftovers) next(uid int, tried map[string]bool) []mom.Left {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	dirs := slices.DeleteFunc(l.busy[uid], func(dir mom.Left) bool { return tried[dir.Job] })
+	l.busy[uid] = nil
+	if len(dirs) == 0 {
+		delete(l.busy, uid)
+	}
+	return dirs
+}
+
+// note logs the first failure to remove a job's TMPDIR. A later sweep tries again.
 func (l *leftovers) note(job string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
 		delete(l.warned, job)
 		return
+	}
+	if l.again == nil {
+		l.again = time.AfterFunc(removeAgain, l.sweep)
+	} else {
+		l.again.Reset(removeAgain)
 	}
 	if l.warned == nil {
 		l.warned = map[string]bool{}
@@ -162,25 +201,4 @@ func (l *leftovers) note(job string, err error) {
 		l.log.WithField("job", job).Warnf("its TMPDIR is removed later: %v", err)
 		l.warned[job] = true
 	}
-}
-
-// findNext returns the TMPDIRs of a user that were not tried yet. Without one, the user's goroutine
-// ends, and a later sweep removes the rest.
-func (l *leftovers) findNext(uid int, tried map[string]bool) []mom.Left {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	left, err := l.find()
-	if err != nil {
-		l.log.Errorf("remove files of dead jobs: %v", err)
-	}
-	next := slices.DeleteFunc(slices.Clone(left[uid]), func(dir mom.Left) bool { return tried[dir.Job] })
-	if len(next) == 0 {
-		delete(l.busy, uid)
-		if len(left[uid]) > 0 && l.again == nil {
-			l.again = time.AfterFunc(removeAgain, l.sweep)
-		} else if len(left[uid]) > 0 {
-			l.again.Reset(removeAgain)
-		}
-	}
-	return next
 }

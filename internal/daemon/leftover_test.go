@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,6 +85,47 @@ func TestEndlessTMPDIRHoldsUpItsUserAlone(t *testing.T) {
 	must.Eventually(t, "the rest is removed", func() bool {
 		rest, err := os.ReadDir(d.tmp)
 		return err == nil && len(rest) == 0
+	})
+}
+
+// A user's file system that does not answer, mounted on a TMPDIR, keeps no file of another user's
+// jobs. The daemon removes that TMPDIR when the file system is gone.
+func TestFUSEOnATMPDIRHoldsUpItsUserAlone(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	d := newLeft(t)
+	const alice, bob = 65533, 65534
+	mounted := d.leave(t, "1.srv", "pbs.1.srv", alice)
+	d.leave(t, "2.srv", "pbs.2.srv", bob)
+	fuse, asked, abort := kernfstest.HangingFUSE(t, alice)
+	must.NoError(t, unix.Mount(fuse, mounted, "", unix.MS_BIND, ""))
+	unmount := sync.OnceFunc(func() { must.NoError(t, unix.Unmount(mounted, unix.MNT_DETACH)) })
+	t.Cleanup(unmount)
+	l := d.leftovers(t, time.Minute, func(string) (live, dying bool) { return false, false })
+	swept := func() {
+		t.Helper()
+		done := make(chan struct{})
+		go func() { l.sweep(); close(done) }()
+		must.Receive(t, "the end of a sweep", done)
+	}
+	left := func(dir string) (names []string) {
+		files, err := os.ReadDir(dir)
+		must.NoError(t, err)
+		for _, f := range files {
+			names = append(names, f.Name())
+		}
+		return names
+	}
+	swept()
+	must.Eventually(t, "the file system is asked", func() bool { return asked() > 0 })
+	must.Eventually(t, "the files of another user are removed", func() bool {
+		return slices.Equal(left(d.aux), []string{"1.srv"}) && slices.Equal(left(d.tmp), []string{"pbs.1.srv"})
+	})
+	swept()
+	abort()
+	unmount()
+	must.Eventually(t, "all files are removed", func() bool {
+		swept()
+		return len(left(d.aux)) == 0 && len(left(d.tmp)) == 0
 	})
 }
 

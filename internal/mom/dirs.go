@@ -23,14 +23,17 @@ import (
 const TmpDir = "/var/tmp"
 
 // Left is a directory that Run created as the TMPDIR of a job and did not remove, because Run was
-// killed or had no time.
-type Left struct{ Dir, Name, Job string }
+// killed or had no time. It may also be a file of another user with such a name.
+type Left struct {
+	Dir, Name, Job string
+	UID            int // of the job's owner
+}
 
-// LeftIn returns the directories in tmpDir left by the jobs in owners, which has the owners' uids.
-// A file of another user with such a name stays.
+// LeftIn returns what may be directories in tmpDir left by the jobs in owners, which has the
+// owners' uids. It looks at names only, since a file system that a user has mounted there may not
+// answer.
 func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 	files, err := os.ReadDir(tmpDir)
-	errs := []error{err}
 	var all []Left
 	for _, f := range files {
 		job, ok := strings.CutPrefix(f.Name(), tmpName(""))
@@ -44,22 +47,29 @@ func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 				continue
 			}
 		}
-		var st unix.Stat_t
-		path := filepath.Join(tmpDir, f.Name())
-		err := unix.Lstat(path, &st)
-		switch {
-		case err == nil && int(st.Uid) == uid:
-			all = append(all, Left{tmpDir, f.Name(), job})
-		case err != nil && err != unix.ENOENT:
-			errs = append(errs, &fs.PathError{Op: "lstat", Path: path, Err: err})
-		}
+		all = append(all, Left{tmpDir, f.Name(), job, uid})
 	}
-	return all, errors.Join(errs...)
+	return all, err
+}
+
+// isOwners reports whether the directory exists and belongs to the job's owner.
+func (l Left) isOwners() (bool, error) {
+	var st unix.Stat_t
+	path := filepath.Join(l.Dir, l.Name)
+	err := unix.Lstat(path, &st)
+	if err != nil && err != unix.ENOENT {
+		return false, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return err == nil && int(st.Uid) == l.UID, nil
 }
 
 // Remove removes the directory with everything in it, until ctx ends; a further call removes the
-// rest. The name is free at once, since a later run of the job may use it. Idempotent.
+// rest. The name is free at once, since a later run of the job may use it. A file of another user
+// stays. Remove may hang if the owner has mounted a file system there. Idempotent.
 func (l Left) Remove(ctx context.Context) error {
+	if is, err := l.isOwners(); !is {
+		return err
+	}
 	if free := freeName(l.Name); free != l.Name {
 		err := unix.Rename(filepath.Join(l.Dir, l.Name), filepath.Join(l.Dir, free))
 		if err != nil && err != unix.ENOENT {
@@ -152,8 +162,13 @@ func (w *walk) makeNodefile() (string, error) {
 		// With this file the daemon knows of the TMPDIR, which it may be removing at this moment.
 		if w.spec.TmpDir != "" {
 			left, err := LeftIn(w.spec.TmpDir, map[string]int{name: w.uid()})
-			if err != nil || len(left) > 0 {
+			if err != nil {
 				return err
+			}
+			for _, l := range left {
+				if is, err := l.isOwners(); is || err != nil {
+					return err
+				}
 			}
 		}
 		return removeFile(path)
@@ -197,7 +212,7 @@ func (w *walk) makeTmpDir() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(w.spec.TmpDir, name)
-	w.undo = append(w.undo, Left{Dir: w.spec.TmpDir, Name: name}.Remove)
+	w.undo = append(w.undo, Left{w.spec.TmpDir, name, w.job.ID, w.uid()}.Remove)
 	return path, nil
 }
 

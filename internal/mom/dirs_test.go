@@ -126,7 +126,7 @@ func TestDeepTMPDIRIsRemoved(t *testing.T) {
 		below = next
 	}
 	must.NoError(t, below.Close())
-	must.NoError(t, Left{Dir: tmp, Name: "pbs.12.srv"}.Remove(t.Context()))
+	must.NoError(t, Left{Dir: tmp, Name: "pbs.12.srv", UID: os.Getuid()}.Remove(t.Context()))
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
