@@ -55,11 +55,12 @@ func (h *Host) rules(s hostapi.Stage) []rule {
 		}
 	case hostapi.StageRun:
 		return []rule{
-			h.findRecord, // a hook that is starting may know the job
-			h.beginLate,  // a prologue or launch without a record begins the job
-			h.isKnown,    // may answer it without a hook
-			h.useRecord,  // may refuse it
-			h.suspend,    // records a suspension, whatever hooks answer
+			h.findRecord,    // a hook that is starting may know the job
+			h.startsThisRun, // may refuse it; no record of another run is used
+			h.beginLate,     // a prologue or launch without a record begins the job
+			h.isKnown,       // may answer it without a hook
+			h.useRecord,     // may refuse it
+			h.suspend,       // records a suspension, whatever hooks answer
 		}
 	case hostapi.StageEpilogue, hostapi.StageEnd:
 		return []rule{

@@ -9,6 +9,28 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
+// startsThisRun refuses a prologue or launch of an earlier run of the job than its record's. The
+// server had MoM discard that run during its start, and MoM's child went on with it (qrerun -W
+// force). A record of an earlier run is not used, nor is one whose begin a dead daemon did not
+// complete: MoM started the job without hookhost (unconfined), and beginLate begins it.
+func (h *Host) startsThisRun(_ context.Context, e *event) (*Verdict, error) {
+	if e.rec == nil || !e.rec.PBS || !e.from.pbs || !e.req.Event.Starts() {
+		return nil, nil
+	}
+	runs := 0
+	if isCounted(e.req.Job) && isCounted(e.rec.Job) {
+		runs = compareRuns(e.req.Job, e.rec.Job)
+	}
+	over, _ := h.over(e.rec)
+	switch {
+	case runs < 0:
+		return refuseStart(e.req, hostapi.KindJob, runEnded), nil
+	case runs > 0, over && e.rec.Phase != hostapi.PhaseExiting:
+		e.rec = nil
+	}
+	return nil, nil
+}
+
 // beginLate begins a job of pbs_mom that has no record, at its prologue or launch. Its begin was
 // never seen here, because hookhost was installed later, or the job was wrongly dropped. pbs_mom
 // does not send it again (openpbs src/resmom/start_exec.c, start_exec). Without this, the job would
@@ -19,7 +41,7 @@ func (h *Host) beginLate(ctx context.Context, e *event) (*Verdict, error) {
 		return nil, nil
 	}
 	if h.hasEnded(ctx, e.req) {
-		return refuseStart(e.req, hostapi.KindJob, "this run of the job has ended here"), nil
+		return refuseStart(e.req, hostapi.KindJob, runEnded), nil
 	}
 	id := e.req.Job.ID
 	job := *e.req.Job
@@ -78,6 +100,8 @@ func (h *Host) hasEnded(ctx context.Context, req *hostapi.Request) bool {
 	}
 	return last != nil && last.PBSJob != nil && compareRuns(req.Job, last.PBSJob) <= 0
 }
+
+const runEnded = "this run of the job has ended here"
 
 var errRuns = errors.New("its cgroup has processes")
 

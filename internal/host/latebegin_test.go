@@ -3,8 +3,10 @@ package host
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 )
 
 // A job that was dropped too early, or whose begin was never seen, begins at its prologue or
@@ -88,5 +90,52 @@ func TestLateBeginOfARunThatHasEnded(t *testing.T) {
 				t.Errorf("of the next run: %+v", out)
 			}
 		})
+	}
+}
+
+// A start of another run than the record's does not join that run: the earlier run is refused, and
+// the later one begins.
+func TestStartOfAnotherRun(t *testing.T) {
+	for _, e := range []hostapi.Event{hostapi.EventPrologue, hostapi.EventLaunch} {
+		t.Run(string(e), func(t *testing.T) {
+			n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
+			h := n.open()
+			of := func(e hostapi.Event, version int) *hostapi.Request {
+				req := requestOf(e, "1.srv")
+				req.Job.RunVersion = version
+				return req
+			}
+			fromPBS(t, h, of(hostapi.EventBegin, 2))
+			if out := fromPBS(t, h, of(e, 1)); !out.Reject || out.OnReject != hostapi.JobActionRerun ||
+				n.record("1.srv").Phase != hostapi.PhasePrerun || n.events("1.srv") != "begin" {
+				t.Errorf("of the run before: %+v, record %+v", out, n.record("1.srv"))
+			}
+			fromPBS(t, h, of(hostapi.EventLaunch, 2))
+			out, rec := fromPBS(t, h, of(e, 4)), n.record("1.srv")
+			want := "begin launch epilogue end begin " + strings.TrimPrefix(string(e), "execjob_")
+			if out.Reject || rec == nil || rec.Job.RunVersion != 4 || n.events("1.srv") != want ||
+				len(n.reports()) != 1 {
+				t.Errorf("of the run after: %+v, record %+v, events %q", out, rec, n.events("1.srv"))
+			}
+		})
+	}
+}
+
+// A job that MoM started although its begin was interrupted begins again. The next daemon does not
+// end it.
+func TestStartOfAJobWhoseBeginWasInterrupted(t *testing.T) {
+	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
+	n.put("1.srv", hostapi.PhasePrerun, 0, func(rec *jobstate.Record) {
+		rec.Host, rec.Begun = hostapi.ProcessID{PID: 4_000_004, StartTime: 3}, time.Time{}
+	})
+	h := n.open()
+	if out := fromPBS(t, h, requestOf(hostapi.EventLaunch, "1.srv")); out.Reject {
+		t.Fatal(out.Message)
+	}
+	if err := h.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rec := n.record("1.srv"); rec == nil || rec.Begun.IsZero() || n.events("1.srv") != "abort begin launch" {
+		t.Errorf("record %+v, events %q", rec, n.events("1.srv"))
 	}
 }
