@@ -16,6 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -157,21 +158,33 @@ func TestKillOutsideV2(t *testing.T) {
 	b.gone(t)
 }
 
-// TestKillWithoutFirstThread: a process whose first thread has ended is killed as well. Its v1
-// cgroup is not shown as that of other processes, and cgroup.kill does not end it.
+// TestKillWithoutFirstThread: a process whose first thread has ended is killed as well, even if it
+// ended before the process was moved. On v1 its cgroup is not shown as that of other processes. On
+// v2 cgroup.kill does not end it, and cgroup.procs may show the first thread's cgroup.
 func TestKillWithoutFirstThread(t *testing.T) {
 	for _, mode := range []Mode{0, ModeV1, ModeV2} {
 		t.Run(mode.String(), func(t *testing.T) {
 			tree := needKernel(t, mode).tree(t)
 			j := newJob(t, tree, testJob, tree.someLimits())
-			p := proctest.StartHeadless(t, func(pid int) { j.Join().enter(t, pid) })
-			if id, ok, err := tree.JobOf(p.PID); id != testJob || !ok || err != nil {
-				t.Errorf("job is %q, %v, %v", id, ok, err)
+			born := proctest.StartHeadless(t, func(pid int) { j.Join().enter(t, pid) })
+			moved := proctest.StartHeadless(t, nil)
+			h, err := proc.OpenPID(moved.PID)
+			must.NoError(t, err)
+			defer h.Close()
+			_, err = j.Attach(h)
+			must.NoError(t, err)
+			for _, p := range []*proctest.Process{born, moved} {
+				if id, ok, err := tree.JobOf(p.PID); id != testJob || !ok || err != nil {
+					t.Errorf("job is %q, %v, %v", id, ok, err)
+				}
 			}
-			_, err := j.Kill(soon(t))
+			_, err = j.Kill(soon(t))
 			must.NoError(t, err)
-			_, err = p.Wait(soon(t))
-			must.NoError(t, err)
+			for _, p := range []*proctest.Process{born, moved} {
+				_, err = p.Wait(soon(t))
+				must.NoError(t, err)
+			}
+			must.NoError(t, j.Remove(soon(t)))
 		})
 	}
 }

@@ -35,7 +35,7 @@ func (j *Job) list(dirs []directory) (list []int, found bool, err error) {
 	var errs []error
 	for _, d := range dirs {
 		err := d.walk(func(dir directory) error {
-			pids, err := dir.pids("cgroup.procs")
+			pids, err := j.tree.processes(dir, "")
 			list = append(list, pids...)
 			return err
 		})
@@ -228,4 +228,31 @@ func (d directory) pids(file string) ([]int, error) {
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// processes returns the processes in a directory of d, whose name ends with a slash or is "". A v2
+// cgroup.procs shows where the first threads are. If a process was moved after its first thread had
+// ended, or in that moment, only cgroup.threads shows the others. Reading that for each cgroup
+// would cost too much, so processes reads it if cgroup.procs is empty.
+func (t *Tree) processes(d directory, dir string) ([]int, error) {
+	list, err := d.pids(dir + "cgroup.procs")
+	if err != nil || len(list) > 0 || !d.h.v2 {
+		return list, err
+	}
+	threads, err := d.pids(dir + "cgroup.threads")
+	if gone(err) {
+		return nil, nil
+	}
+	for len(threads) > 0 && err == nil {
+		var p proc.Process
+		p, err = proc.Read(t.proc, threads[0])
+		if errors.Is(err, proc.ErrGone) {
+			threads, err = threads[1:], nil
+			continue
+		}
+		others, _ := t.proc.Numbers(strconv.Itoa(p.Leader) + "/task")
+		list = append(list, p.Leader)
+		threads = slices.DeleteFunc(threads[1:], func(tid int) bool { return slices.Contains(others, tid) })
+	}
+	return list, err
 }

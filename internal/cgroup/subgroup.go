@@ -175,7 +175,7 @@ func (j *Job) Ungrouped() ([]int, error) {
 			}
 			d = directory{FS: main, h: d.h}
 		}
-		pids, err := d.pids("cgroup.procs")
+		pids, err := j.tree.processes(d, "")
 		if err != nil && !gone(err) {
 			return nil, fmt.Errorf("processes of job %s: %w", j.id, err)
 		}
@@ -212,7 +212,7 @@ func (j *Job) below(h *hierarchy, at map[*hierarchy]string) (name string, ok boo
 // SubgroupEmpty reports whether a subgroup has no processes or does not exist.
 func (j *Job) SubgroupEmpty(name string) (bool, error) {
 	for _, d := range j.subgroupDirs() {
-		pids, err := d.pids(name + "/cgroup.procs")
+		pids, err := j.tree.processes(d, name+"/")
 		if err != nil && !gone(err) {
 			return false, fmt.Errorf("subgroup %s of job %s: %w", name, j.id, err)
 		}
