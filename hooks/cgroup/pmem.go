@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/sample"
 )
 
@@ -94,7 +95,7 @@ func (s *processSampler) read(b memAmounts) (now memAmounts, err error) {
 	}
 	now.pmem, now.pvmem = all.largest, all.widest
 	if b.mem > 0 {
-		now.mem, err = heldByProcesses(s.h.roots.Proc, pids, all, b.mem)
+		now.mem, err = heldByProcesses(s.h.roots.Proc, all, b.mem)
 	}
 	return now, err
 }
@@ -103,8 +104,9 @@ func (s *processSampler) read(b memAmounts) (now memAmounts, err error) {
 // includes pages of programs and libraries. Shared pages count once for each process that shares
 // them.
 type footprint struct {
-	resident        int64 // of all processes
-	largest, widest int64 // the largest resident set and address space of a single process
+	dirs            []string // of the processes that have memory: see proc.Running
+	resident        int64    // of all processes
+	largest, widest int64    // the largest resident set and address space of a single process
 }
 
 var pageSize = int64(os.Getpagesize())
@@ -113,26 +115,43 @@ var pageSize = int64(os.Getpagesize())
 func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 	var f footprint
 	for _, pid := range pids {
-		b, err := readOf(procfs, pid, "statm")
-		if err != nil || b == nil {
-			if err != nil {
-				return f, err
+		dir := strconv.Itoa(pid)
+		size, resident, err := statm(procfs, dir)
+		if err == nil && size == 0 { // its first thread has ended, or all have
+			if dir, err = proc.Running(procfs, pid); errors.Is(err, proc.ErrGone) {
+				continue
 			}
-			continue
+			if err == nil {
+				size, resident, err = statm(procfs, dir)
+			}
 		}
-		fields := bytes.Fields(b)
-		if len(fields) < 2 {
-			continue
+		if err != nil {
+			return f, err
 		}
-		size, err := strconv.ParseInt(string(fields[0]), 10, 64)
-		resident, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
-		if err := errors.Join(err, err2); err != nil {
-			return f, fmt.Errorf("statm of process %d: %w", pid, err)
-		}
-		f.resident += resident * pageSize
-		f.largest, f.widest = max(f.largest, resident*pageSize), max(f.widest, size*pageSize)
+		f.dirs = append(f.dirs, dir)
+		f.resident += resident
+		f.largest, f.widest = max(f.largest, resident), max(f.widest, size)
 	}
 	return f, nil
+}
+
+// statm returns the address space and the resident set of a process, given its directory, in bytes.
+// Both are 0 if it has ended.
+func statm(procfs *kernfs.FS, dir string) (size, resident int64, err error) {
+	b, err := readOf(procfs, dir, "statm")
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := bytes.Fields(b)
+	if len(fields) < 2 {
+		return 0, 0, nil
+	}
+	size, err = strconv.ParseInt(string(fields[0]), 10, 64)
+	resident, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
+	if err := errors.Join(err, err2); err != nil {
+		return 0, 0, fmt.Errorf("statm of process %s: %w", dir, err)
+	}
+	return size * pageSize, resident * pageSize, nil
 }
 
 // heldByProcesses returns the anonymous and shared memory of processes, on nodes without a memory
@@ -140,14 +159,14 @@ func footprintOf(procfs *kernfs.FS, pids []int) (footprint, error) {
 // more than enough. The first figure is all resident memory. The second is anonymous and shared
 // memory, with shared pages counted for each process. The last is each process's proportional
 // share, for which the kernel has to walk all page tables.
-func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64) (int64, error) {
+func heldByProcesses(procfs *kernfs.FS, all footprint, enough int64) (int64, error) {
 	if all.resident <= enough {
 		return all.resident, nil
 	}
-	sum, err := sumOf(procfs, pids, "status", "RssAnon:", "RssShmem:")
+	sum, err := sumOf(procfs, all.dirs, "status", "RssAnon:", "RssShmem:")
 	if err == nil && sum > enough {
 		var shares int64
-		shares, err = sumOf(procfs, pids, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") // since Linux 5.4
+		shares, err = sumOf(procfs, all.dirs, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") // since Linux 5.4
 		if shares > 0 {
 			sum = shares
 		}
@@ -156,10 +175,10 @@ func heldByProcesses(procfs *kernfs.FS, pids []int, all footprint, enough int64)
 }
 
 // sumOf adds up the values of the keys, in kB, in a file of each process.
-func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, error) {
+func sumOf(procfs *kernfs.FS, dirs []string, file string, keys ...string) (int64, error) {
 	var sum int64
-	for _, pid := range pids {
-		b, err := readOf(procfs, pid, file)
+	for _, dir := range dirs {
+		b, err := readOf(procfs, dir, file)
 		if err != nil {
 			return 0, err
 		}
@@ -169,7 +188,7 @@ func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, e
 					value = bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))
 					kb, err := strconv.ParseInt(string(value), 10, 64)
 					if err != nil {
-						return 0, fmt.Errorf("%s of process %d: %w", file, pid, err)
+						return 0, fmt.Errorf("%s of process %s: %w", file, dir, err)
 					}
 					sum += kb << 10
 				}
@@ -181,8 +200,8 @@ func sumOf(procfs *kernfs.FS, pids []int, file string, keys ...string) (int64, e
 
 // readOf reads a file of a process. It returns nil if the process is gone or the kernel has no such
 // file.
-func readOf(procfs *kernfs.FS, pid int, file string) ([]byte, error) {
-	b, err := procfs.ReadFile(strconv.Itoa(pid) + "/" + file)
+func readOf(procfs *kernfs.FS, dir, file string) ([]byte, error) {
+	b, err := procfs.ReadFile(dir + "/" + file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
@@ -78,6 +79,20 @@ func TestKernelPmemOfEach(t *testing.T) {
 	n.staysAlive("1.srv")
 }
 
+// The memory of a process whose first thread has ended counts.
+func TestMemoryWithoutFirstThread(t *testing.T) {
+	procfs, err := kernfs.Open("/proc")
+	must.NoError(t, err)
+	p := proctest.StartHeadless(t, nil)
+	f, err := footprintOf(procfs, []int{p.PID})
+	if err != nil || f.largest <= 0 || f.widest <= f.largest || f.resident != f.largest {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if held, err := heldByProcesses(procfs, f, 0); err != nil || held <= 0 || held > f.resident {
+		t.Errorf("held %d of %+v, %v", held, f, err)
+	}
+}
+
 // bareNode is this machine without controllers, which is what the v2 tree of a hybrid machine
 // offers.
 func bareNode(t testing.TB) *node {
@@ -96,7 +111,7 @@ func TestKernelRSSWithoutController(t *testing.T) {
 	enter := n.launches("1.srv")
 	a := startActor(t, enter, "hold", fmt.Sprint(60*mib), os.Args[0])
 	n.staysAlive("1.srv")
-	held, err := heldByProcesses(n.roots.Proc, []int{a.child.PID}, footprint{resident: 1 << 40}, 0)
+	held, err := heldByProcesses(n.roots.Proc, footprint{dirs: []string{fmt.Sprint(a.child.PID)}, resident: 1 << 40}, 0)
 	if err != nil || held < 60*mib || held > 90*mib {
 		t.Errorf("held %d MiB, %v", held/mib, err)
 	}

@@ -19,8 +19,21 @@ const maxEnviron = 256 << 10
 // waits for the process's memory map, which a thread that hangs in the kernel may hold forever. A
 // caller that must not hang uses Environs. Environ fails with ErrGone if the process is gone.
 func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
-	op := "read environment of process " + strconv.Itoa(pid)
-	f, err := procfs.OpenFile(strconv.Itoa(pid)+"/environ", os.O_RDONLY)
+	b, err := environIn(procfs, strconv.Itoa(pid))
+	if len(b) > 0 || err != nil && !errors.Is(err, ErrGone) {
+		return b, err
+	}
+	dir, goneErr := Running(procfs, pid)
+	if goneErr != nil || dir == strconv.Itoa(pid) {
+		return b, err
+	}
+	return environIn(procfs, dir)
+}
+
+// environIn is Environ for a directory of /proc.
+func environIn(procfs *kernfs.FS, dir string) ([]byte, error) {
+	op := "read environment of process " + dir
+	f, err := procfs.OpenFile(dir+"/environ", os.O_RDONLY)
 	if err != nil {
 		return nil, gone(op, err)
 	}
@@ -36,7 +49,7 @@ func Environ(procfs *kernfs.FS, pid int) ([]byte, error) {
 			break
 		}
 		if err != nil {
-			return nil, gone(op, fmt.Errorf("read %s: %w", procfs.Path(strconv.Itoa(pid)+"/environ"), err))
+			return nil, gone(op, fmt.Errorf("read %s: %w", procfs.Path(dir+"/environ"), err))
 		}
 	}
 	return b, nil

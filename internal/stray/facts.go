@@ -70,7 +70,11 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 	if f.In, _, err = jobOf(p.PID); err != nil {
 		return fail(err)
 	}
-	b, err := procfs.ReadFile(strconv.Itoa(p.PID) + "/cgroup")
+	dir, err := proc.Running(procfs, p.PID)
+	if err != nil {
+		return fail(err)
+	}
+	b, err := procfs.ReadFile(dir + "/cgroup")
 	if err != nil {
 		return fail(gone(err))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 // fixture is a /proc of a few processes.
@@ -175,6 +176,23 @@ func TestReadWithoutExecutable(t *testing.T) {
 	if err != nil || got.JobID != "78.srv" || got.Exe != (kernfs.FileID{}) || len(got.Chain) == 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
+}
+
+// A process whose first thread has ended is a stray as others are.
+func TestStrayWithoutFirstThread(t *testing.T) {
+	procfs, err := kernfs.Open("/proc")
+	must.NoError(t, err)
+	started := proctest.StartHeadless(t, nil, "PBS_JOBID=7.srv")
+	p, err := proc.Read(procfs, started.PID)
+	must.NoError(t, err)
+	f, err := reader(procfs, jobOf(nil)).Read(p)
+	must.NoError(t, err)
+	if f.JobID != "7.srv" || f.Cgroup == "" {
+		t.Errorf("%+v", f)
+	}
+	f.UID, f.Age, f.Chain, f.Leader, f.TTY, f.Cgroup = 1000, Young, nil, nil, 0, "0::/\n"
+	must.Equal(t, "verdict", Verdict{Class: Certain, Job: "7.srv", Match: ByEnvironment},
+		Match(f, []Job{{ID: "7.srv", UID: 1000}}))
 }
 
 // A process whose environment hangs, as its user can bring about, is known by all else.
