@@ -35,7 +35,7 @@ func BenchmarkEvent(b *testing.B) {
 		}
 	}
 	b.Run("nothing", func(b *testing.B) { run(b, "nothing") })
-	b.Run("standin", func(b *testing.B) { run(b, "pbs_python", p.momArgs("hookhost.PY")...) })
+	b.Run("standin", func(b *testing.B) { run(b, "pbs_python", p.momArgs(p.path("hookhost.PY"))...) })
 }
 
 // serveAccept answers each request with the text of an accept.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -48,13 +49,12 @@ type verdict struct {
 }
 
 // answer answers an event of hookhost's hook. In any doubt it returns a zero verdict.
-func answer(args []string, self string, start time.Time) verdict {
+func answer(args []string, start time.Time) verdict {
 	c, ok := parse(args[2:])
 	if !ok {
 		return verdict{}
 	}
-	hook := noted(self + notesSuffix)
-	if hook == "" || c.script[strings.LastIndexByte(c.script, '/')+1:] != hook+".PY" {
+	if !strings.HasSuffix(c.script, ".PY") || !isOurs(c.script) {
 		return verdict{}
 	}
 	// The shim has taken vnodes offline while the daemon did not answer, and left this mark. Only
@@ -90,18 +90,17 @@ func answer(args []string, self string, start time.Time) verdict {
 	return verdict{variable: replyVariable + strconv.Itoa(fd)}
 }
 
-// noted returns the hook's name from the notes.
-func noted(path string) (hook string) {
-	text, ok := read(path, 64<<10)
-	if !ok {
-		return ""
+// isOurs reports whether a script is hookhost's, from its first bytes. The hook's name does not
+// count, because the administrator may change it on the server's host.
+func isOurs(script string) bool {
+	f, err := os.Open(script)
+	if err != nil {
+		return false
 	}
-	for line := range strings.Lines(string(text)) {
-		if key, value, _ := strings.Cut(line, "="); strings.TrimSpace(key) == "hook" {
-			hook = strings.TrimSpace(value)
-		}
-	}
-	return hook
+	defer f.Close()
+	head := make([]byte, len(mark))
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head) == mark
 }
 
 // socketIn returns the daemon's socket in the hook's configuration, the default if it has none, or

@@ -22,11 +22,12 @@ import (
 	"time"
 )
 
-// The files beside this program, installed by integrations/openpbs/standin.go.
-const (
-	realSuffix  = ".openpbs"
-	notesSuffix = ".hookhost"
-)
+// realSuffix is that of PBS's own program beside this one, which integrations/openpbs/standin.go
+// installs.
+const realSuffix = ".openpbs"
+
+// mark begins the script of hookhost's hook: integrations/openpbs/shim.go.
+const mark = "# hookhost: "
 
 // replyVariable names the descriptor with the daemon's answer for the shim.
 const replyVariable = "HOOKHOST_REPLY_FD="
@@ -39,7 +40,7 @@ func main() {
 	}
 	become := real(self)
 	if isHook(os.Args) {
-		if v := answer(os.Args, self, start); v.done {
+		if v := answer(os.Args, start); v.done {
 			return
 		} else if v.variable != "" {
 			execReal(become, append(syscall.Environ(), v.variable))

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -76,7 +77,8 @@ func newPlace(t testing.TB) *place {
 	must.NoError(t, err)
 	p.write("pbs_python", string(b), 0o755)
 	must.NoError(t, os.Link(p.path("pbs_python"), p.path("pbs_python.openpbs")))
-	p.write("pbs_python.hookhost", "# notes\nhook = hookhost\nreal_size = 1\n", 0o644)
+	p.write("hookhost.PY", string(openpbs.Script("")), 0o700)
+	p.write("another.PY", "import pbs\n", 0o700)
 	p.write("hookhost.CF", "[memory]\nenabled = true\n[shim]\nsocket = \""+p.path("sock")+"\" # here\n", 0o700)
 	p.write("in", input(90), 0o600)
 	return p
@@ -182,7 +184,7 @@ func TestAnswersForOurs(t *testing.T) {
 		}
 		answers(typeOutput, accepted)(w, r)
 	})
-	if s := p.run(p.momArgs("/var/spool/pbs/mom_priv/hooks/hookhost.PY")...); s != nil {
+	if s := p.run(p.momArgs(p.path("hookhost.PY"))...); s != nil {
 		t.Fatalf("became the real one: %q", s.Env)
 	}
 	if b, err := os.ReadFile(p.path("out")); err != nil || string(b) != accepted {
@@ -202,7 +204,7 @@ func TestChangesAreTheShims(t *testing.T) {
 	p := newPlace(t)
 	changes := "hookhost/1\x00accept\x00" + strings.Repeat("log\x00debug\x00x\x00", 20_000) + "end\x00"
 	got := p.daemon(answers(typeChanges, changes))
-	s := p.run(p.momArgs("hookhost.PY")...)
+	s := p.run(p.momArgs(p.path("hookhost.PY"))...)
 	if s == nil || string(s.Reply) != changes {
 		t.Fatal("the shim did not get the answer")
 	}
@@ -221,14 +223,14 @@ func TestChangesAreTheShims(t *testing.T) {
 func TestOthersAreTheRealOnes(t *testing.T) {
 	p := newPlace(t)
 	got := p.daemon(answers(typeOutput, accepted))
-	ours := p.momArgs("hookhost.PY")
+	ours := p.momArgs(p.path("hookhost.PY"))
 	for name, args := range map[string][]string{
 		"no arguments":    nil,
 		"a script":        {"script.py", "--hook"},
 		"a person's":      {"-c", "print(1)"},
 		"version":         {"--version"},
-		"another hook":    p.momArgs("/var/spool/pbs/mom_priv/hooks/pbs_cgroups.PY"),
-		"a name like it":  p.momArgs("/hooks/nothookhost.PY"),
+		"another hook":    p.momArgs(p.path("another.PY")),
+		"a hook gone":     p.momArgs("/hooks/hookhost.PY"),
 		"a job user's":    p.momArgs("/var/spool/pbs/spool/hook_script4711"),
 		"server data":     append([]string{"--hook", "-s", "/data"}, ours[1:]...),
 		"unknown option":  append([]string{"--hook", "-x", "1"}, ours[1:]...),
@@ -253,8 +255,6 @@ func TestOthersAreTheRealOnes(t *testing.T) {
 	p.write("hookhost.offline", "", 0o600)
 	t.Run("vnodes offline", func(t *testing.T) { p.run(p.momArgs(p.path("hookhost.PY"))...).untouched(t) })
 	os.Remove(p.path("hookhost.offline"))
-	os.Remove(p.path("pbs_python.hookhost"))
-	t.Run("no notes", func(t *testing.T) { p.run(ours...).untouched(t) })
 	if n := len(got()); n != 0 {
 		t.Errorf("the daemon was asked %d times", n)
 	}
@@ -284,7 +284,7 @@ func TestFailuresAreTheShims(t *testing.T) {
 			if daemon != nil {
 				p.daemon(daemon)
 			}
-			s := p.run(p.momArgs("hookhost.PY")...)
+			s := p.run(p.momArgs(p.path("hookhost.PY"))...)
 			s.untouched(t)
 			if _, err := os.Stat(p.path("out")); err == nil {
 				t.Error("it left an output file")
@@ -300,7 +300,7 @@ func TestHungDaemon(t *testing.T) {
 	p.write("in", input(2), 0o600)
 	p.daemon(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	start := time.Now()
-	s := p.run(p.momArgs("hookhost.PY")...)
+	s := p.run(p.momArgs(p.path("hookhost.PY"))...)
 	if took := time.Since(start); took < 1400*time.Millisecond {
 		t.Errorf("gave up after %v of 2 s", took)
 	}
@@ -315,7 +315,7 @@ func TestStoppedDaemonIsLeftToTheShimAtOnce(t *testing.T) {
 	must.NoError(t, err)
 	defer l.Close()
 	start := time.Now()
-	s := p.run(p.momArgs("hookhost.PY")...)
+	s := p.run(p.momArgs(p.path("hookhost.PY"))...)
 	if took := time.Since(start); took < silence || took > 30*time.Second {
 		t.Errorf("gave up after %v", took)
 	}
@@ -327,5 +327,5 @@ func TestOutputFileCannotBeWritten(t *testing.T) {
 	p := newPlace(t)
 	p.daemon(answers(typeOutput, accepted))
 	must.NoError(t, os.Mkdir(p.path("out"), 0o700))
-	p.run(p.momArgs("hookhost.PY")...).untouched(t)
+	p.run(p.momArgs(p.path("hookhost.PY"))...).untouched(t)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// The files in PBS_EXEC/bin. The stand-in uses the same names (cmd/pbs-python/main.go).
+// The files in PBS_EXEC/bin. The stand-in knows the name of PBS's own (cmd/pbs-python/main.go).
 const (
 	pbsPython = "pbs_python"
 	real      = "pbs_python.openpbs"  // PBS's own, while the stand-in replaces it
-	notes     = "pbs_python.hookhost" // the name of the hook, for the stand-in
+	notes     = "pbs_python.hookhost" // says whose the stand-in is
 )
 
 // standInWords occurs in each version of the stand-in and in no other program: the name of a
@@ -80,10 +80,10 @@ func (s StandIn) linked() bool {
 	return os.SameFile(now, kept)
 }
 
-// Install replaces pbs_python with program, a stand-in that knows the hook's name. PBS's own stays
-// beside it under another name. It is idempotent. It also installs a newer stand-in, and reinstalls
+// Install replaces pbs_python with program, a stand-in. PBS's own stays beside it under another
+// name. It is idempotent. It also installs a newer stand-in, and reinstalls
 // the stand-in after an upgrade of PBS. It fails if Inspect does.
-func (s StandIn) Install(program, hook string) error {
+func (s StandIn) Install(program string) error {
 	b, err := os.ReadFile(program)
 	if err != nil {
 		return fmt.Errorf("read the stand-in: %w", err)
@@ -101,8 +101,7 @@ func (s StandIn) Install(program, hook string) error {
 	}
 	// The notes come first: whatever happens next, they show that the file beside pbs_python is
 	// hookhost's.
-	text := fmt.Sprintf("# Written by 'hookhost openpbs install --native'; "+
-		"'hookhost openpbs uninstall' takes it back.\nhook = %s\n", hook)
+	const text = "# Written by 'hookhost openpbs install --native'; 'hookhost openpbs uninstall' takes it back.\n"
 	if err := disk.Replace(s.path(notes), []byte(text), 0o644); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (b *bin) is(want Place) {
 
 func (b *bin) install() {
 	b.t.Helper()
-	must.NoError(b.t, b.Install(b.program, "hookhost"))
+	must.NoError(b.t, b.Install(b.program))
 	b.is(Place{StandIn: true})
 	if !bytes.Equal(b.content(real), b.python) {
 		b.t.Error("PBS's own is not beside the stand-in")
@@ -89,9 +89,6 @@ func TestStandInInstall(t *testing.T) {
 	if info, err := os.Stat(b.path(pbsPython)); err != nil || info.Mode().Perm() != 0o751 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if !strings.Contains(string(b.content(notes)), "\nhook = hookhost\n") {
-		t.Errorf("notes %s", b.content(notes))
-	}
 	b.install() // again
 	b.uninstall()
 	b.uninstall() // again
@@ -113,7 +110,7 @@ func TestStandInIsCutOff(t *testing.T) {
 	link := func(b *bin) {
 		must.NoError(b.t, os.Link(b.path(pbsPython), b.path(real)))
 	}
-	note := func(b *bin) { b.put(notes, []byte("hook = hookhost\n")) }
+	note := func(b *bin) { b.put(notes, []byte("# notes\n")) }
 	for name, cut := range map[string]func(b *bin){
 		"nothing done":             func(*bin) {},
 		"noted":                    note,
@@ -181,7 +178,7 @@ func TestStandInRefuses(t *testing.T) {
 			tt.prepare(b)
 			names, before := b.names(), b.content(pbsPython)
 			_, uninstallErr := b.Uninstall()
-			for what, err := range map[string]error{"install": b.Install(b.program, "hookhost"),
+			for what, err := range map[string]error{"install": b.Install(b.program),
 				"uninstall": uninstallErr} {
 				if err == nil || !strings.Contains(err.Error(), tt.why) {
 					t.Errorf("%s: %v, want %q", what, err, tt.why)
@@ -193,12 +190,12 @@ func TestStandInRefuses(t *testing.T) {
 		})
 	}
 	b := newBin(t)
-	if err := b.Install(b.path(pbsPython), "hookhost"); err == nil ||
+	if err := b.Install(b.path(pbsPython)); err == nil ||
 		!strings.Contains(err.Error(), "not the stand-in") {
 		t.Errorf("PBS's own as stand-in: %v", err)
 	}
 	os.Remove(b.path(pbsPython))
-	if err := b.Install(b.program, "hookhost"); err == nil {
+	if err := b.Install(b.program); err == nil {
 		t.Error("installed where there is no PBS")
 	}
 }

@@ -47,7 +47,7 @@ func (r *Registrar) InstallNative(program string) error {
 		said = "PBS was upgraded: its new pbs_python in %s becomes the stand-in again.\n"
 	}
 	if !r.DryRun {
-		if err := s.Install(program, r.Registration.Name); err != nil {
+		if err := s.Install(program); err != nil {
 			return fmt.Errorf("native: %w", err)
 		}
 		said += "It holds from the next event on; nothing has to be restarted. " +
