@@ -184,7 +184,7 @@ func (i *importer) finish() (*Import, error) {
 	got.TOML = i.toml(got.Keys)
 	if _, err := config.Parse(got.TOML, config.Here{}); err != nil {
 		text := strings.ReplaceAll(err.Error(), "\n", "; ")
-		return nil, fmt.Errorf("what it becomes is no configuration of hookhost: %s", text)
+		return nil, fmt.Errorf("the result is not a valid configuration of hookhost: %s", text)
 	}
 	return got, nil
 }

@@ -133,7 +133,7 @@ func TestImportOfValues(t *testing.T) {
 		{`{"nvidia-smi":"/x"}`, `not needed`},
 		{`{"cgroup":{"blkio":{"mount_path":"/sys/fs/cgroup/blkio"}}}`, `not needed`},
 		{`{"cgroup":{"cpuset":{"mount_path":"/dev/cpuset"}}}`,
-			`refused: hookhost finds all controllers below one folder`},
+			`refused: hookhost looks for all controllers below one directory`},
 		{`{"cgroup":{"blkio":{"enabled":false}}}`, `blkio.enabled = false`},
 		{`{"cgroup":{"net_cls":{"enabled":"host in: a"}}}`, `net_cls.enabled = "host in: a"`},
 		{`{"cgroup":{"memory":{"soft_limit":"vntype in: a"}}}`, `memory.soft_limit = "vntype in: a"`},

@@ -21,8 +21,8 @@ type reader func(v any) (outcome, error)
 
 const alwaysFound = "hookhost finds the mounts of all controllers in the mount table"
 
-const onlyV1Has = "cgroup v1 only; the v1 hierarchy may be mounted beside cgroup v2, " +
-	"and a node without it takes no job: doctor tells"
+const onlyV1Has = "cgroup v1 only; the v1 hierarchy may be mounted beside cgroup v2; " +
+	"a node without it cannot run jobs, and doctor reports that"
 
 // controller is a section of the stock configuration.
 type controller struct {
@@ -38,52 +38,53 @@ var sections = []controller{
 	{name: "cpu", ours: "cpu"},
 	{name: "cpuacct", note: "the cpu time of a job is always counted"},
 	{name: "cpuset", ours: "cpuset"},
-	{name: "devices", ours: "devices", note: "beside allow, jobs may open a base list: docs/devices.md"},
+	{name: "devices", ours: "devices", note: "in addition to allow, jobs may open a base list: docs/devices.md"},
 	{name: "memory", ours: "memory"},
 	{name: "memsw", ours: "memsw",
-		note: "with memory not enabled, a job that asks for no vmem has no limit, and in the stock hook all " +
-			"that the host has; without memsw, vnodes are told mem as their vmem"},
+		note: "if memory is not enabled, a job that does not request vmem has no limit; in the stock hook its limit " +
+			"is all that the host has; without memsw, vnodes report their mem as vmem"},
 	{name: "hugetlb", ours: "hugetlb",
-		note: "every size of huge pages that the kernel has, and in the stock hook those of 2 MB; vnodes are " +
-			"told hpmem only where this is on"},
-	{name: "blkio", ours: "blkio", note: "on cgroup v2 it is io; limits of block devices are in [io]"},
-	{name: "freezer", note: "jobs are frozen wherever the kernel can"},
+		note: "covers every size of huge pages that the kernel has, in the stock hook only 2 MB; vnodes report " +
+			"hpmem only if this is on"},
+	{name: "blkio", ours: "blkio", note: "on cgroup v2 this is io; limits on block devices are in [io]"},
+	{name: "freezer", note: "jobs are always frozen if the kernel can do so"},
 	{name: "net_cls", ours: "net_cls", note: onlyV1Has},
 	{name: "net_prio", ours: "net_prio", note: onlyV1Has},
 	{name: "perf_event", ours: "perf_event", note: "on cgroup v2 every cgroup is in it"},
 	{name: "pids", ours: "pids", on: &setting{"pids.max", "0"},
-		note: "with pids.max = 0 only a job that asks for -l pids=N has a limit of its own; all jobs together have " +
-			"one (reserve_percent)"},
+		note: "with pids.max = 0, a job has a limit only if it requests -l pids=N; all jobs together always have a " +
+			"limit (reserve_percent)"},
 	{name: "rdma", ours: "rdma",
-		note: "with cgroup v2 and systemd it also has to be in enable_controllers of [cgroup]"},
+		note: "with cgroup v2 and systemd, enable_controllers of [cgroup] must have it too"},
 }
 
 // keys are all keys that the stock hook reads (openpbs pbs_cgroups.PY), in the order of
 // docs/openpbs-migration.md and of the result.
-var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this and one controller at least are: "+
-	"elsewhere the stock hook does nothing at all", "host.enabled"), sectionKeys(), []key{
+var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this and at least one controller are "+
+	"enabled; elsewhere the stock hook does nothing at all", "host.enabled"), sectionKeys(), []key{
 	as("cgroup_prefix", `"pbs_jobs"`, "cgroup.prefix", text,
-		"taken as it is, and in the stock hook escaped as by systemd-escape"),
+		"used as it is; the stock hook escapes it as systemd-escape does"),
 	{name: "cgroup_lock_file", read: became(NotNeeded, isText),
-		note: "hookhost locks one job, or its table for a moment, and never while it waits for the server"},
+		note: "hookhost locks one job, or briefly its table, and never while it waits for the server"},
 	as("periodic_resc_update", "false", "vnodes.periodic_resc_update", boolean, ""),
 	as("vnode_per_numa_node", "false", "vnodes.vnode_per_numa_node", boolean,
-		"NUMA nodes that have neither cpus nor memory are no vnodes"),
+		"NUMA nodes that have neither cpus nor memory do not become vnodes"),
 	as("online_offlined_nodes", "false", "vnodes.online_offlined_nodes", boolean, ""),
 	as("online_nodes_min_delay", "30", "vnodes.online_nodes_min_delay", secondsOrText,
-		"seconds become a duration; 24h at most"),
+		"seconds become a duration; at most 24h"),
 	as("use_hyperthreads", "false", "cpuset.use_hyperthreads", boolean, ""),
 	as("ncpus_are_cores", "false", "cpuset.ncpus_are_cores", boolean, ""),
 	{name: "placement_type", stock: `"load_balanced"`, ours: []string{"cpuset.placement"}, read: placement,
 		note: "load_balanced is spread, load_packed is pack; hookhost also prefers the smallest part of the " +
 			"machine that fits: docs/placement.md"},
-	as("discover_gpus", "true", "devices.discover_gpus", boolean, "GPUs of AMD and Intel are found, too"),
+	as("discover_gpus", "true", "devices.discover_gpus", boolean, "GPUs of AMD and Intel are found too"),
 	{name: "nvidia-smi", stock: `"/usr/bin/nvidia-smi"`, ours: []string{"devices.discover_gpus"}, read: nvidiaSMI,
-		note: "NVIDIA's library is asked and no program run; empty, as in the stock hook, is discover_gpus = false"},
+		note: "hookhost queries NVIDIA's library instead of this program; " +
+			"if empty, discover_gpus = false, as in the stock hook"},
 	as("kill_timeout", "10", "cgroup.kill_timeout", seconds,
 		"seconds become a duration; 100ms to 50s, so that it fits into the hook's alarm"),
 	{name: "server_timeout", stock: "15", read: became(NotNeeded, isNumber),
-		note: "the server is asked by the shim, within the hook's alarm"},
+		note: "the shim queries the server, within the hook's alarm"},
 	{name: "job_setup_timeout", stock: "30", read: became(NotNeeded, isNumber),
 		note: "hookhost knows its jobs from begin to end"},
 	as("propagate_vntype_to_server", "true", "vnodes.propagate_vntype_to_server", boolean, ""),
@@ -93,22 +94,22 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 	as("cgroup.cpu.cfs_quota_fudge_factor", "1.03", "cpu.cfs_quota_fudge_factor", float, ""),
 	as("cgroup.cpu.enforce_per_period_quota", "false", "cpu.enforce_per_period_quota", boolean, ""),
 	as("cgroup.cpu.zero_cpus_shares_fraction", "0.002", "cpu.zero_cpus_shares_fraction", sharesFraction,
-		"0.002 at least, which is the kernel's least, as in the stock hook"),
+		"at least 0.002, the kernel's minimum, as in the stock hook"),
 	as("cgroup.cpu.zero_cpus_quota_fraction", "0.2", "cpu.zero_cpus_quota_fraction", float, ""),
 	as("cgroup.cpuset.exclude_cpus", "[]", "cpuset.exclude_cpus", cpus, ""),
 	as("cgroup.cpuset.mem_fences", "true", "cpuset.mem_fences", boolean,
 		"false by default in hookhost, as in the file that OpenPBS ships"),
 	as("cgroup.cpuset.mem_hardwall", "false", "cpuset.mem_hardwall", boolean,
-		"cgroup v1 only; v2 confines the memory of programs alone"),
+		"cgroup v1 only; v2 confines only the memory of programs"),
 	as("cgroup.cpuset.memory_spread_page", "false", "cpuset.memory_spread_page", boolean, "cgroup v1 only"),
 	as("cgroup.cpuset.allow_zero_cpus", "true", "cpuset.allow_zero_cpus", boolean, ""),
 	{name: "cgroup.devices.allow", stock: "[]", ours: []string{"devices.allow"}, read: allow,
-		note: `an entry by which any job could open a device that jobs are given one by one, as "c *:* rwm" on ` +
-			`a host with GPUs, is left out there: docs/devices.md`},
+		note: `an entry that would let every job open a device that is assigned to single jobs is left out ` +
+			`on that host, such as "c *:* rwm" on a host with GPUs: docs/devices.md`},
 	as("cgroup.memory.soft_limit", "false", "memory.soft_limit", boolean,
-		"on cgroup v2 by memory.low: docs/openpbs-migration.md"),
+		"on cgroup v2 with memory.low: docs/openpbs-migration.md"),
 	as("cgroup.memory.default", `"0MB"`, "memory.default", size,
-		"0 is all that the host can give, and in the stock hook a limit with which no job runs"),
+		"0 means all that the host can give; in the stock hook it is a limit with which no job can run"),
 	as("cgroup.memory.enforce_default", "true", "memory.enforce_default", boolean, ""),
 	as("cgroup.memory.exclhost_ignore_default", "false", "memory.exclhost_ignore_default", boolean, ""),
 	as("cgroup.memory.reserve_percent", "0", "memory.reserve_percent", whole,
@@ -116,7 +117,7 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 	as("cgroup.memory.reserve_amount", `"0MB"`, "memory.reserve_amount", size, ""),
 	as("cgroup.memory.vnode_hidden_mb", "1", "memory.vnode_hidden", megabytes, "MB become a size"),
 	as("cgroup.memory.swappiness", "1", "memory.swappiness", whole,
-		"of each job, and in the stock hook of their parent; cgroup v1 only"),
+		"set for each job, in the stock hook for their parent; cgroup v1 only"),
 	as("cgroup.memsw.default", `"0MB"`, "memsw.default", size, ""),
 	as("cgroup.memsw.enforce_default", "true", "memsw.enforce_default", boolean, ""),
 	as("cgroup.memsw.exclhost_ignore_default", "false", "memsw.exclhost_ignore_default", boolean, ""),
@@ -124,14 +125,14 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 		"a fraction is cut off, as in the stock hook"),
 	as("cgroup.memsw.reserve_amount", `"0MB"`, "memsw.reserve_amount", size, ""),
 	as("cgroup.memsw.vnode_hidden_mb", "1", "memsw.vnode_hidden", megabytes,
-		"MB become a size; the stock hook hides it on vnodes of NUMA nodes only"),
+		"MB become a size; the stock hook hides it only on vnodes of NUMA nodes"),
 	as("cgroup.memsw.manage_cgswap", "false", "memsw.manage_cgswap", boolean,
-		"nodes tell cgswap; requests are filled in by a hook of the server: hookhost openpbs install --cgswap"),
+		"nodes report cgswap; a hook of the server fills in requests: hookhost openpbs install --cgswap"),
 	as("cgroup.hugetlb.default", `"0MB"`, "hugetlb.default", size, ""),
 	as("cgroup.hugetlb.enforce_default", "true", "hugetlb.enforce_default", boolean,
-		"without it the stock hook fails every job where hugetlb is enabled"),
+		"without it, the stock hook fails every job if hugetlb is enabled"),
 	{name: "cgroup.hugetlb.enforce_defaults", read: became(NotNeeded, isAny),
-		note: "the stock hook's own default has this name by mistake, and nothing reads it"},
+		note: "the stock hook's defaults have this name by mistake; nothing reads it"},
 	as("cgroup.hugetlb.exclhost_ignore_default", "false", "hugetlb.exclhost_ignore_default", boolean, ""),
 	as("cgroup.hugetlb.reserve_percent", "0", "hugetlb.reserve_percent", whole,
 		"a fraction is cut off, as in the stock hook"),
@@ -168,7 +169,7 @@ func sectionKeys() []key {
 	var list []key
 	for _, name := range switches {
 		list = append(list, key{name: "cgroup." + name, read: became(NotNeeded, isAny),
-			note: "the stock hook takes no notice of it here"})
+			note: "the stock hook ignores it here"})
 	}
 	for _, s := range sections {
 		var ours []string

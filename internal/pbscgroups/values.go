@@ -186,9 +186,9 @@ func placement(v any) (outcome, error) {
 		ours = "spread"
 	case "load_packed":
 	case "job_balanced":
-		ours, why = "spread", "job_balanced counts the jobs of a socket, spread its cpus"
+		ours, why = "spread", "job_balanced counts the jobs on a socket, spread counts its cpus"
 	default:
-		why = "the stock hook takes sockets in the order of their numbers for a value that it does not know"
+		why = "for a value that it does not know, the stock hook takes sockets in the order of their numbers"
 	}
 	o := outcomeOf(setting{"cpuset.placement", quote(ours)})
 	o.why = why
@@ -208,8 +208,8 @@ func mountPath(v any) (outcome, error) {
 	if p := path.Clean(at); at == "" || p == usual || strings.HasPrefix(p, usual+"/") {
 		return outcome{became: NotNeeded}, isText(v)
 	}
-	return outcome{became: Refused, why: "hookhost finds all controllers below one folder, " + usual +
-		": if they are all below another, set [cgroup] mount to that"}, nil
+	return outcome{became: Refused, why: "hookhost looks for all controllers below one directory, " + usual +
+		": if they are all below another one, set [cgroup] mount to that"}, nil
 }
 
 // allow reads devices.allow (openpbs pbs_cgroups.PY, setup_job_devices_env and the loop over
@@ -249,11 +249,12 @@ func allowEntry(entry any) (ours, why string) {
 	parts, isList := entry.([]any)
 	switch {
 	case !isList:
-		return "", "neither a string nor a list: the stock hook leaves it out, too"
+		return "", "neither a string nor a list: the stock hook leaves it out too"
 	case len(parts) < 2 || isText(parts[0]) != nil || isText(parts[1]) != nil:
 		return "", "want a name in /dev and an access"
 	case strings.ContainsAny(parts[0].(string), `*?[\`):
-		return "", "a name with one of *?[\\ is a pattern in hookhost, and in the stock hook a device that is not there"
+		return "", "in hookhost, a name with one of *?[\\ is a pattern; " +
+			"in the stock hook it is a device that does not exist"
 	}
 	// The stock hook uses a third part only if it is a string.
 	if len(parts) != 3 || isText(parts[2]) != nil {
