@@ -156,7 +156,7 @@ func (c *configuration) checkRestart(file *config.File) error {
 	for _, change := range restart {
 		list = append(list, fmt.Sprintf("%s (%s in force, %s wanted)", change.Key, change.Old, change.New))
 	}
-	const why = "changes only with a restart, and nothing else is taken over until then"
+	const why = "changes only with a restart; until then no other change takes effect either"
 	return fmt.Errorf("%s: %s", strings.Join(list, ", "), why)
 }
 

@@ -19,8 +19,8 @@ func (n *Node) examineFromPBS() []Finding {
 		}
 		return []Finding{degraded(what,
 			fmt.Sprintf("%v: not in force, since %s; %s", s.Refused, changed, s.Instead()),
-			"mend it and 'hookhost openpbs config FILE' on the PBS server's host; "+
-				"or install the hookhost here that knows it")}
+			"correct the file and run 'hookhost openpbs config FILE' on the PBS server's host; "+
+				"or install a hookhost here that knows the key")}
 	case s.InForce != nil:
 		return []Finding{ok(what, s.PBS.Path)}
 	case s.Own && s.PBS.Path != "":

@@ -49,22 +49,23 @@ func (r registered) qmgr(assignment string) string {
 // withoutEvent says what does not happen if MoM does not call the hook at an event that hookhost
 // needs.
 var withoutEvent = map[string]string{
-	"execjob_begin": "a job gets its cgroup at its launch only, " +
-		"and is refused that late where there is no room",
-	"execjob_launch":   "the programs that pbs_mom starts run outside of their jobs' cgroups: nothing confines them",
-	"execjob_attach":   "what pbs_attach takes into a job is not confined",
-	"execjob_epilogue": "what a job leaves behind lives until its end, and PBS is not told the last of what it used",
+	"execjob_begin": "a job gets its cgroup only at its launch, " +
+		"so a job for which there is no room is refused only then",
+	"execjob_launch": "the programs that pbs_mom starts run outside their jobs' cgroups: nothing confines them",
+	"execjob_attach": "processes that pbs_attach adds to a job are not confined",
+	"execjob_epilogue": "processes that a job leaves behind live until its end, " +
+		"and its last usage is not reported to PBS",
 	"execjob_end": "the cgroup of a job that has ended, with its cpus and devices, " +
 		"stays until an exechost_periodic finds it",
 	"execjob_preterm": "a suspended job that is deleted is killed without its SIGTERM",
-	"exechost_periodic": "PBS is not told what running jobs use, nor hookhost which jobs are gone, " +
-		"and vnodes that hookhost has put offline stay so",
-	"exechost_startup": "PBS is not told what this host has",
-	"execjob_resize":   "a job that PBS resizes keeps the limits that it had",
-	"execjob_abort": "a job that is given up before it runs keeps its cgroup, with its cpus and devices, " +
+	"exechost_periodic": "PBS does not get the usage of running jobs, hookhost does not learn which jobs are gone, " +
+		"and vnodes that hookhost put offline stay offline",
+	"exechost_startup": "the resources of this host are not reported to PBS",
+	"execjob_resize":   "a job that PBS resizes keeps its old limits",
+	"execjob_abort": "a job that is abandoned before it runs keeps its cgroup, with its cpus and devices, " +
 		"until an exechost_periodic finds it",
-	"execjob_postsuspend": "a suspended job is not frozen, and its cpus are not free for others",
-	"execjob_preresume":   "a frozen job is not thawed when it is resumed",
+	"execjob_postsuspend": "a suspended job is not frozen, and other jobs cannot use its cpus",
+	"execjob_preresume":   "a frozen job does not continue when it is resumed",
 }
 
 // events reports events at which the hook is not called, as in the registration of an older
@@ -72,7 +73,7 @@ var withoutEvent = map[string]string{
 func (r registered) events() []Finding {
 	what := r.what("event")
 	if r.Attributes["event"] == "" {
-		return []Finding{impossible(what, "it is called at no event: pbs_mom does not call hookhost",
+		return []Finding{impossible(what, "it is not called at any event, so pbs_mom does not call hookhost",
 			r.qmgr(`event = "`+strings.Join(openpbs.Default().Events(), ",")+`"`))}
 	}
 	called := strings.Split(r.Attributes["event"], ",")
@@ -95,7 +96,7 @@ func (r registered) events() []Finding {
 	if len(other) > 0 {
 		list := strings.Join(other, ",")
 		findings = append(findings, degraded(r.what("other events"),
-			"it is called at "+list+" too, where it has nothing to do: the server waits for it in vain",
+			"it is called at "+list+" too, where it does nothing: the server only waits for it",
 			r.qmgr(`event -= "`+list+`"`)))
 	}
 	return findings
@@ -113,7 +114,7 @@ func (r registered) waiting(hooks []api.HookInfo) []Finding {
 				continue
 			}
 			findings = append(findings, degraded(r.what("event "+event),
-				"hook "+h.Name+" waits for it, and PBS does not send it",
+				"hook "+h.Name+" waits for it, but PBS does not send it",
 				"on the PBS server's host: hookhost openpbs install --event "+event+
 					", or what 'hookhost openpbs print --event "+event+"' prints"))
 		}
@@ -135,11 +136,11 @@ func (r registered) user() []Finding {
 		return nil
 	}
 	f := degraded(r.what("user"), "it is "+user+": pbs_mom runs it as the job's owner at "+strings.Join(at, ",")+
-		", and from users the daemon takes no event", r.qmgr("user = pbsadmin"))
+		", and the daemon does not accept events from users", r.qmgr("user = pbsadmin"))
 	if slices.Contains(at, "execjob_prologue") {
 		f.Status = Impossible
 		f.Found += ". No job gets past its prologue, " +
-			"unless the hook's settings accept one that could not be handed over"
+			"unless unconfined in [shim] is true"
 	}
 	return []Finding{f}
 }
@@ -158,9 +159,8 @@ func (r registered) alarm(slowest string, needs time.Duration) []Finding {
 		enough++
 	}
 	return []Finding{degraded(r.what("alarm"), fmt.Sprintf("it is %d: hookhost has to answer within %g s, "+
-		"and hook %s may take %g s. A begin or launch that takes longer fails, other events go on without their "+
-		"answer, "+
-		"and fail_action of a hook that hangs does not act in time", n, within.Seconds(), slowest, needs.Seconds()),
+		"and hook %s may take %g s. If a begin or launch takes longer, it fails; other events continue without "+
+		"their answer. If a hook hangs, its fail_action comes too late", n, within.Seconds(), slowest, needs.Seconds()),
 		r.qmgr("alarm = "+strconv.Itoa(enough)))}
 }
 
@@ -177,7 +177,7 @@ func (r registered) freq(cfg *config.File) []Finding {
 		advice = r.qmgr("freq = "+strconv.Itoa(usual)) + "; or " + advice
 	}
 	return []Finding{degraded(r.what("freq"), fmt.Sprintf("it is %d, and mom_margin in [walltime] is %s: "+
-		"a job that has got more walltime by qalter may be ended before an exechost_periodic tells so",
+		"a job whose walltime was extended by qalter may be ended before an exechost_periodic reports that",
 		n, briefly(cfg.Walltime.MoMMargin)), advice)}
 }
 
@@ -187,8 +187,8 @@ func (r registered) failAction() []Finding {
 	if slices.Contains(strings.Split(action, ","), usual) {
 		return nil
 	}
-	f := ok(r.what("fail_action"), "it is "+action+": where the hook itself crashes or runs into its alarm, "+
-		"the node stays online and takes the next job")
-	f.Advice = "as registered by default, " + r.qmgr("fail_action = "+usual)
+	f := ok(r.what("fail_action"), "it is "+action+": if the hook itself crashes or exceeds its alarm, "+
+		"the node stays online and runs the next job")
+	f.Advice = "to use the default, " + r.qmgr("fail_action = "+usual)
 	return []Finding{f}
 }

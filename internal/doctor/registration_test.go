@@ -50,11 +50,11 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 		{name: "an older list of events", control: without("execjob_abort", "execjob_preresume"),
 			want: []want{
 				{"PBS hook h event", Degraded,
-					"at execjob_abort: a job that is given up before it runs keeps its cgroup",
+					"at execjob_abort: a job that is abandoned before it runs keeps its cgroup",
 					set + `event += "execjob_preresume,execjob_abort"'`}}},
 		{name: "begin", control: without("execjob_begin"),
 			want: []want{
-				{"PBS hook h event", Degraded, "at its launch only", `event += "execjob_begin"'`}}},
+				{"PBS hook h event", Degraded, "only at its launch", `event += "execjob_begin"'`}}},
 		{name: "launch", control: without("execjob_launch"),
 			want: []want{{"PBS hook h event", Impossible, "nothing confines them", `event += "execjob_launch"'`}}},
 		{name: "the server's events", control: strings.Replace(with(""), "event=", "event=queuejob,runjob,", 1),
@@ -62,7 +62,7 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 				{"PBS hook h other events", Degraded,
 					"called at queuejob,runjob too", set + `event -= "queuejob,runjob"'`}}},
 		{name: "nothing set", control: "hook_name=h\n", want: []want{
-			{"PBS hook h event", Impossible, "at no event", set + `event = "execjob_begin,`},
+			{"PBS hook h event", Impossible, "not called at any event", set + `event = "execjob_begin,`},
 			{"PBS hook h alarm", Degraded,
 				"it is 30: hookhost has to answer within 27 s, and hook cgroup may take 60 s",
 				set + "alarm = 90'"},
@@ -88,7 +88,7 @@ func TestAttributesOfTheHookAreExamined(t *testing.T) {
 		{name: "freq without walltime", control: with("freq=3600\n"),
 			edit: func(cfg *config.File) { cfg.Walltime.Enabled = false }},
 		{name: "fail_action", control: with("fail_action=scheduler_restart_cycle\n"),
-			want: []want{{"PBS hook h fail_action", OK, "stays online", "as registered by default"}}},
+			want: []want{{"PBS hook h fail_action", OK, "stays online", "to use the default"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default()
