@@ -34,6 +34,7 @@ type processSampler struct {
 	*follower
 	last   memAmounts // of the previous sample
 	failed bool       // a sample failed, and that has been logged
+	shares *shares    // that are being read; nil if none are
 }
 
 // perSample limits sampling to a twentieth of a cpu, because a job may have thousands of processes.
@@ -50,10 +51,12 @@ func (s *processSampler) Sample() sample.Next {
 		return sample.Asleep
 	}
 	start := time.Now()
-	now, err := s.read(b)
+	now, known, err := s.read(b)
 	switch {
 	case errors.Is(err, cgroup.ErrNotFound):
 		return sample.Asleep
+	case !known:
+		return sample.Next{After: usualPause}
 	case err != nil && !s.failed:
 		s.h.logOf(s.j.ID()).Warn(err)
 	}
@@ -83,21 +86,21 @@ func (s *processSampler) compareAll(now, b memAmounts) time.Duration {
 	return pause
 }
 
-// read reads only what is needed for the bounds.
-func (s *processSampler) read(b memAmounts) (now memAmounts, err error) {
+// read reads only what is needed for the bounds. known is false while the shares are being read.
+func (s *processSampler) read(b memAmounts) (now memAmounts, known bool, err error) {
 	pids, err := s.j.Processes()
 	if err != nil {
-		return now, err
+		return now, true, err
 	}
 	all, err := footprintOf(s.h.roots.Proc, pids)
 	if err != nil {
-		return now, err
+		return now, true, err
 	}
-	now.pmem, now.pvmem = all.largest, all.widest
+	now.pmem, now.pvmem, known = all.largest, all.widest, true
 	if b.mem > 0 {
-		now.mem, err = heldByProcesses(s.h.roots.Proc, all, b.mem)
+		now.mem, known, err = s.held(all, b.mem)
 	}
-	return now, err
+	return now, known, err
 }
 
 // footprint is the memory of processes in bytes, as /proc reports it (proc_pid_statm(5)). It
@@ -152,26 +155,6 @@ func statm(procfs *kernfs.FS, dir string) (size, resident int64, err error) {
 		return 0, 0, fmt.Errorf("statm of process %s: %w", dir, err)
 	}
 	return size * pageSize, resident * pageSize, nil
-}
-
-// heldByProcesses returns the anonymous and shared memory of processes, on nodes without a memory
-// controller. It reads the cheapest figure first, and stops as soon as one shows that they hold no
-// more than enough. The first figure is all resident memory. The second is anonymous and shared
-// memory, with shared pages counted for each process. The last is each process's proportional
-// share, for which the kernel has to walk all page tables.
-func heldByProcesses(procfs *kernfs.FS, all footprint, enough int64) (int64, error) {
-	if all.resident <= enough {
-		return all.resident, nil
-	}
-	sum, err := sumOf(procfs, all.dirs, "status", "RssAnon:", "RssShmem:")
-	if err == nil && sum > enough {
-		var shares int64
-		shares, err = sumOf(procfs, all.dirs, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:") // since Linux 5.4
-		if shares > 0 {
-			sum = shares
-		}
-	}
-	return sum, err
 }
 
 // sumOf adds up the values of the keys, in kB, in a file of each process.

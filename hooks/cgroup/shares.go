@@ -1,0 +1,66 @@
+package main
+
+import (
+	"time"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+)
+
+// shares is the sum of the proportional shares of processes in their memory. It is read in the
+// background, since the kernel walks all page tables for it. It also waits for the memory map of
+// each process (mmap_lock), which the user can have held by a file system of FUSE.
+type shares struct {
+	since time.Time
+	done  chan struct{} // closed when the others have been set
+	sum   int64
+	err   error
+}
+
+const (
+	quickShares = 50 * time.Millisecond // how long a sample waits for them
+	longShares  = 30 * time.Second      // how long it does without them
+)
+
+// readShares reads the shares of the processes with these directories (proc_pid_smaps(5), since
+// Linux 5.4).
+func readShares(procfs *kernfs.FS, dirs []string) *shares {
+	r := &shares{since: time.Now(), done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.sum, r.err = sumOf(procfs, dirs, "smaps_rollup", "Pss_Anon:", "Pss_Shmem:")
+	}()
+	return r
+}
+
+// held returns the anonymous and shared memory of processes, on nodes without a memory controller.
+// It reads the cheapest figure first, and stops as soon as one shows that they hold no more than
+// enough. The first figure is all resident memory. The second is anonymous and shared memory, with
+// shared pages counted for each process. The last is the sum of their shares. known is false while
+// that is being read. If it is read for half a minute, the second figure counts.
+func (s *processSampler) held(all footprint, enough int64) (held int64, known bool, err error) {
+	procfs := s.h.roots.Proc
+	if all.resident <= enough {
+		return all.resident, true, nil
+	}
+	sum, err := sumOf(procfs, all.dirs, "status", "RssAnon:", "RssShmem:")
+	if err != nil || sum <= enough {
+		return sum, true, err
+	}
+	if s.shares == nil {
+		s.shares = readShares(procfs, all.dirs)
+		select {
+		case <-s.shares.done:
+		case <-time.After(quickShares):
+		}
+	}
+	r := s.shares
+	select {
+	case <-r.done:
+	default:
+		return sum, time.Since(r.since) > longShares, nil
+	}
+	if s.shares = nil; r.sum > 0 {
+		sum = r.sum
+	}
+	return sum, true, r.err
+}
