@@ -23,6 +23,14 @@ done 2>/dev/null`
 // TestJobDeletedWhileItStartsBeginsOnce deletes jobs by force. MoM ends such a job, while its child
 // goes on with the job's prologue and launch. The job would hold cpus that nobody gives back.
 func TestJobDeletedWhileItStartsBeginsOnce(t *testing.T) {
+	lives := qsub(t, "alice", small(nodes[0]), "sleep 600")
+	lives.running()
+	for _, part := range []string{"/pbs_jobs.service/", `"job"`, "/run/hookhost/jobs/", " sleep"} {
+		if left := leftOn(t, nodes[0]); !strings.Contains(left, part) { // else it says nothing below
+			t.Errorf("of a job that runs, a node has no %s: %s", part, left)
+		}
+	}
+	lives.deleted()
 	ids := strings.Fields(on(t, nodes[0], deleteWhileTheyStart))
 	must.Equal(t, "jobs that were submitted", 30, len(ids))
 	eventually(t, "no job is left", 15*time.Second, func() bool { return on(t, nodes[0], "qselect") == "" })

@@ -86,7 +86,7 @@ func idle(t *testing.T, user string) {
 	for _, node := range nodes {
 		var left string
 		eventually(t, node+" has no process of "+user, 20*time.Second, func() bool {
-			left, _ = output("root", node, "pgrep -u "+user+" -a | grep -v -e qsub -e 'pgrep'")
+			left = on(t, node, "all=$(pgrep -u "+user+" -a) || [ $? = 1 ] || exit; grep -v qsub <<<$all || :")
 			return left == ""
 		})
 	}

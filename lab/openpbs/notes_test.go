@@ -23,12 +23,25 @@ func (j *job) notes(node string) []string {
 	return report.Notes
 }
 
-// warnings returns a function that tells what the daemon has warned of since.
+// warnings returns a function that returns the daemon's warnings since. At least one line of any
+// level must have been logged by then.
 func warnings(t *testing.T, node string) func() string {
 	t.Helper()
-	const lines = readDaemonLog + " | grep level=warning || :"
-	before := on(t, node, lines)
-	return func() string { return strings.TrimPrefix(on(t, node, lines), before) }
+	before := on(t, node, readDaemonLog)
+	return func() string {
+		t.Helper()
+		lines, whole := strings.CutPrefix(on(t, node, readDaemonLog), before)
+		if !whole || !strings.Contains(lines, "level=") {
+			t.Fatalf("the log of the daemon on %s says nothing of this test", node)
+		}
+		var warned strings.Builder
+		for line := range strings.Lines(lines) {
+			if strings.Contains(line, "level=warning") {
+				warned.WriteString(line)
+			}
+		}
+		return warned.String()
+	}
 }
 
 func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
