@@ -92,7 +92,7 @@ func (s *Server) numberFor(peer Peer, pid int) (int, error) {
 	if errors.Is(err, ErrNotFound) {
 		return 0, &Error{Status: http.StatusNotFound, Kind: KindTMNoProc,
 			Message: fmt.Sprintf("attach pid %d: no such process: "+
-				"from another pid namespace a caller can attach itself alone", pid)}
+				"a caller in another pid namespace can only attach itself", pid)}
 	}
 	return n, err
 }

@@ -98,7 +98,7 @@ func (k *kernel) examineNamespace(namespace string) []Finding {
 	if namespace == "" || namespace == initialCgroupNamespace {
 		return nil
 	}
-	return []Finding{degraded(what, "this process is in a cgroup namespace of its own ("+namespace+"): "+
+	return []Finding{degraded(what, "this process is in its own cgroup namespace ("+namespace+"): "+
 		"what it sees as the root is a part of the host's tree",
 		"run hookhost in the host's cgroup namespace (docker run --cgroupns=host, podman run --cgroupns=host)")}
 }

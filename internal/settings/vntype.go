@@ -98,6 +98,6 @@ func (v Vntype) Advice() string {
 	if v.File == "" || v.shut {
 		return ""
 	}
-	const advice = "echo NAME >%s, then SIGHUP to pbs_mom; one that qmgr has set is known to the server alone"
+	const advice = "echo NAME >%s, then SIGHUP to pbs_mom; only the server knows a vntype that qmgr has set"
 	return fmt.Sprintf(advice, v.File)
 }
