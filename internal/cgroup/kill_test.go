@@ -16,7 +16,6 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
@@ -168,17 +167,13 @@ func TestKillWithoutFirstThread(t *testing.T) {
 			j := newJob(t, tree, testJob, tree.someLimits())
 			born := proctest.StartHeadless(t, func(pid int) { j.Join().enter(t, pid) })
 			moved := proctest.StartHeadless(t, nil)
-			h, err := proc.OpenPID(moved.PID)
-			must.NoError(t, err)
-			defer h.Close()
-			_, err = j.Attach(h)
-			must.NoError(t, err)
+			must.NoError(t, attach(j, moved.PID))
 			for _, p := range []*proctest.Process{born, moved} {
 				if id, ok, err := tree.JobOf(p.PID); id != testJob || !ok || err != nil {
 					t.Errorf("job is %q, %v, %v", id, ok, err)
 				}
 			}
-			_, err = j.Kill(soon(t))
+			_, err := j.Kill(soon(t))
 			must.NoError(t, err)
 			for _, p := range []*proctest.Process{born, moved} {
 				_, err = p.Wait(soon(t))
