@@ -178,6 +178,24 @@ func TestHostCleansUpWhereTheHookIsDown(t *testing.T) {
 	}
 }
 
+// When no hook is left, the host cleans up after the jobs that hooks confined, and no others.
+func TestHostCleansUpWhereNoHookIsLeft(t *testing.T) {
+	n := newNode(t)
+	h := n.open()
+	must(t, h, hostapi.EventBegin, "1.srv")
+	must(t, h, hostapi.EventBegin, "2.srv")
+	h.change(func(rec *jobstate.Record) {
+		fold(rec, h.opt.Node, &hostapi.JobUpdate{Usage: &hostapi.HostUsage{}})
+	}, "1.srv")
+	for _, id := range []string{"1.srv", "2.srv"} {
+		must(t, h, hostapi.EventEpilogue, id)
+		must(t, h, hostapi.EventEnd, id)
+	}
+	if got := n.removed.list(); !slices.Equal(got, []string{"1.srv"}) || len(n.reports()) != 2 {
+		t.Errorf("removed %v, reports %v", got, n.reports())
+	}
+}
+
 func TestBeginAgain(t *testing.T) {
 	mom := hostapi.ProcessID{PID: 4_000_003, StartTime: 2}
 	other := hostapi.ProcessID{PID: 4_000_004, StartTime: 3}

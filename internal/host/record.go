@@ -106,16 +106,16 @@ func (h *Host) recordEpilogue(e *event, v *Verdict) {
 	addTold(v.Outcome, e.rec, h.opt.Node)
 }
 
-// recordEnd archives the job after its last event, unless both its hooks and the host's own removal
-// failed. Then the record of the ending job stays, with everything known so far. It also stays if
-// the report cannot be written. Reconcile ends the job again, at each periodic and when a host
-// starts. The tear-down continues after failures and joins the errors.
+// recordEnd archives the job after its last event, unless its hooks failed or are gone, and the
+// host's own removal failed. Then the record of the ending job stays, with everything known so far.
+// It also stays if the report cannot be written. Reconcile ends the job again, at each periodic and
+// when a host starts. The tear-down continues after failures and joins the errors.
 func (h *Host) recordEnd(ctx context.Context, e *event) error {
 	var left error
-	if e.chain.failures() != nil {
+	if e.chain.failures() != nil || h.isOrphan(e) {
 		left = h.fallback(ctx, e.req.Job.ID)
 		if left == nil && e.rec != nil {
-			e.rec.AddNote("hookhost removed what the job left, because a hook failed to")
+			e.rec.AddNote("hookhost removed what the job left, because no hook did")
 		}
 	}
 	if e.rec == nil {
@@ -131,6 +131,12 @@ func (h *Host) recordEnd(ctx context.Context, e *event) error {
 		}
 	}
 	return errors.Join(left, h.replace(e.rec))
+}
+
+// isOrphan reports whether no hook is left to end a job that hooks have measured, so that it has a
+// cgroup. This happens when [host] enabled becomes false while the job runs.
+func (h *Host) isOrphan(e *event) bool {
+	return e.rec != nil && e.rec.Hosts[h.opt.Node] != nil && len(e.chain.answers) == 0
 }
 
 // request returns the job with its current request, nil if the event does not carry that.
