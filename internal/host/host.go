@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 
@@ -50,6 +51,8 @@ type Host struct {
 	started   startedMoMs
 	counters  counters
 	awaited   busy[[2]string] // purpose and job, see inTurn
+
+	reconciling atomic.Bool // see tick
 }
 
 // Open reads the registry and starts the programs of all enabled hooks in the background. Open does

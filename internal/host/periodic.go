@@ -119,7 +119,8 @@ func (h *Host) logOutcome(hook string, e hostapi.Event, v *Verdict) {
 	}
 }
 
-// tick calls one hook's periodic, and then looks for jobs whose processes died unnoticed.
+// tick calls one hook's periodic, and then looks in the background for jobs whose processes died
+// unnoticed. A job that does not end, in spite of its hooks' alarms, delays no periodic.
 func (h *Host) tick(p *plugin.Plugin) {
 	name := p.Hook().Name
 	if h.plugins.Find(name) != p {
@@ -135,7 +136,12 @@ func (h *Host) tick(p *plugin.Plugin) {
 		return
 	}
 	h.logOutcome(name, hostapi.EventPeriodic, v)
-	if err := h.Reconcile(h.ctx); err != nil && h.ctx.Err() == nil {
-		h.log.Error(hostapi.OneLine(err.Error()))
+	if h.reconciling.CompareAndSwap(false, true) {
+		h.goBackground(func() {
+			defer h.reconciling.Store(false)
+			if err := h.Reconcile(h.ctx); err != nil && h.ctx.Err() == nil {
+				h.log.Error(hostapi.OneLine(err.Error()))
+			}
+		})
 	}
 }

@@ -216,6 +216,26 @@ func TestPeriodicIsCalledByFreq(t *testing.T) {
 	}
 }
 
+// A job that does not end delays no periodic.
+func TestPeriodicDoesNotWaitForAJobThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")), "freq=1")
+	n.put("1.srv", hostapi.PhaseExiting, time.Minute, func(rec *jobstate.Record) {
+		rec.Timers = map[string]jobstate.Timer{endTimer: {At: jobstate.Moment{Wall: time.Now()}}}
+	})
+	h := n.open()
+	release, err := h.turns.acquire(t.Context(), "1.srv", course) // an event that takes long
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugintest.Eventually(t, "three periodics", func() bool {
+		return strings.Count(strings.Join(n.calls("log"), "\n"), "exechost_periodic") >= 3
+	})
+	release()
+	plugintest.Eventually(t, "the job has ended", func() bool { return n.record("1.srv") == nil })
+}
+
 func TestReloadReplacesChangedHooksAlone(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
