@@ -64,6 +64,7 @@ func (h *Host) rules(s hostapi.Stage) []rule {
 		}
 	case hostapi.StageEpilogue, hostapi.StageEnd:
 		return []rule{
+			h.findRecord,  // a hook that is starting may know the job
 			h.isOfThisRun, // may accept it without a hook
 			h.startExit,   // the record enters its last phase
 		}
@@ -180,7 +181,6 @@ func (h *Host) suspend(_ context.Context, e *event) (*Verdict, error) {
 // different connections arrive in any order, and pbs_mom does not wait for an end (openpbs
 // src/resmom/mom_hook_func.c, mom_process_hooks). Begin has already ended that run (standing).
 func (h *Host) isOfThisRun(_ context.Context, e *event) (*Verdict, error) {
-	e.rec = h.opt.Store.Get(e.req.Job.ID)
 	if e.rec == nil || !e.rec.PBS || !isCounted(e.req.Job) || compareRuns(e.req.Job, e.rec.Job) >= 0 {
 		return nil, nil
 	}

@@ -58,6 +58,21 @@ func TestLostRecordIsMadeAnewFromTheBeginEvent(t *testing.T) {
 	}
 }
 
+// An end that comes first after the record was lost leaves none: it waits for the hooks that find
+// jobs.
+func TestEndOfAJobWhoseRecordIsJustMadeAnew(t *testing.T) {
+	n := newNode(t)
+	const found = `{"jobs":{"1.srv":{"begin":{"event":"execjob_begin","job":{"id":"1.srv","owner":` +
+		`{"user":"root","uid":0,"gid":0}}}}}}`
+	n.hook("a", "misbehave", fmt.Sprintf("mode = 'say'\nevent = 'exechost_startup'\nvalue = '%s'", found))
+	h := n.open()
+	must(t, h, hostapi.EventEnd, "1.srv")
+	h.AwaitStart(t.Context())
+	if n.record("1.srv") != nil || !strings.Contains(n.reportOf("1.srv"), lostRecord) {
+		t.Errorf("record %+v, report %s; want the job settled", n.record("1.srv"), n.reportOf("1.srv"))
+	}
+}
+
 // A task that is launched after the record was lost does not lead the job.
 func TestTaskIsNotTakenForTheLeadingShell(t *testing.T) {
 	n := newNode(t)
