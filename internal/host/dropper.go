@@ -172,16 +172,16 @@ func (h *Host) dropInTurn(id, why string, may func(*jobstate.Record) bool) {
 	h.inTurn(why, id, func(ctx context.Context) { h.dropOne(ctx, id, why, may) })
 }
 
-// dropOne ends a job if it may still be dropped. The caller holds its turn.
+// dropOne ends a job if it may still be dropped, and reports whether nothing of it is left. The
+// caller holds its turn.
 func (h *Host) dropOne(ctx context.Context, id, why string, may func(*jobstate.Record) bool) bool {
 	ctx = context.WithoutCancel(ctx)
 	rec := h.opt.Store.Get(id)
 	if rec == nil || !may(rec) {
 		return false
 	}
-	err := h.finishLeft(ctx, rec, why)
-	if err != nil {
+	if err := h.finishLeft(ctx, rec, why); err != nil {
 		h.log.WithField("job", id).Error(hostapi.OneLine(err.Error()))
 	}
-	return err == nil
+	return h.opt.Store.Get(id) == nil // a hook that rejects the end keeps nothing
 }

@@ -221,6 +221,17 @@ func TestRoomOfDroppedJobs(t *testing.T) {
 	}
 }
 
+// A hook that rejects the end of a dropped job keeps nothing of it, so there is room.
+func TestRoomOfADroppedJobWhoseEndIsRejected(t *testing.T) {
+	n := newPBSNode(t, &momFiles{})
+	n.hook("b", "misbehave", "mode = 'reject'\nvalue = 'no'\nevent = 'execjob_end'", "order=2")
+	h := n.open()
+	n.put("1.srv", hostapi.PhaseRunning, time.Minute)
+	if got := h.dropForRoom(t.Context(), "2.srv", caller{pbs: true}); got != 1 || n.record("1.srv") != nil {
+		t.Errorf("%d dropped, record %+v", got, n.record("1.srv"))
+	}
+}
+
 // A job that does not start is looked for 30 s after its begin, also by the host that has taken it
 // over.
 func TestJobsThatDoNotStart(t *testing.T) {
