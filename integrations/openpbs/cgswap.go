@@ -48,7 +48,7 @@ func (r Registration) CgswapName() string { return r.Name + "_cgswap" }
 func (r Registration) InstallCgswap(existing *Hook, resource *Resource) ([]Command, error) {
 	name := r.CgswapName()
 	if existing != nil && !existing.blank() && !isCgswap(existing.Script) {
-		return nil, fmt.Errorf("hook %s is there already and not hookhost's: choose another --name, "+
+		return nil, fmt.Errorf("hook %s exists already and is not hookhost's: choose another --name, "+
 			"or delete it: qmgr -c 'delete hook %[1]s'", name)
 	}
 	var list []Command
@@ -90,9 +90,9 @@ func (r Registration) UninstallCgswap(existing *Hook) []Command {
 }
 
 // CgswapNextSteps lists the remaining manual steps.
-const CgswapNextSteps = `cgswap is filled in from now on, where a job asks for two of mem, vmem and cgswap.
-Set manage_cgswap = true in [memsw] on the nodes, which tells the server how much each has, and
-add cgswap to the line "resources" of sched_priv/sched_config (then SIGHUP to pbs_sched).
+const CgswapNextSteps = `From now on, cgswap is filled in if a job requests two of mem, vmem and cgswap.
+Set manage_cgswap = true in [memsw] on the nodes, so that they report how much each has. Then add
+cgswap to the line "resources" of sched_priv/sched_config, and send pbs_sched a SIGHUP.
 `
 
 // printCgswap is the part of Print that corresponds to InstallCgswap.
@@ -102,10 +102,10 @@ func (r Registration) printCgswap() string {
 }
 
 const scriptCgswap = `
-# The hook of the server that fills in cgswap.
+# The server's hook, which fills in cgswap.
 if there %[1]s; then
 	look %[1]s
-	case $line in none | '%[2]s') ;; *) fail "hook %[1]s is there already and not hookhost's" ;; esac
+	case $line in none | '%[2]s') ;; *) fail "hook %[1]s exists already and is not hookhost's" ;; esac
 fi
 resource=$(qmgr -c 'list resource %[6]s' 2>/dev/null) || {
 	qmgr -c 'create resource %[6]s type=%[7]s,flag=%[8]s'

@@ -23,7 +23,7 @@ func (r Registration) Configure(existing *Hook, text []byte) ([]Command, error) 
 	case existing == nil:
 		return nil, fmt.Errorf("there is no hook %s: hookhost openpbs install", r.Name)
 	case len(text) > MaxConfig:
-		return nil, fmt.Errorf("%d bytes: want %d at most, which pbs_mom writes at once", len(text), MaxConfig)
+		return nil, fmt.Errorf("%d bytes: want at most %d, which pbs_mom writes at once", len(text), MaxConfig)
 	}
 	if _, ours := Ours(existing.Script); !ours {
 		return nil, fmt.Errorf("hook %s is not hookhost's", r.Name)
@@ -55,8 +55,8 @@ func (r Registration) PrintConfig(version string, text []byte) ([]byte, error) {
 }
 
 const configHead = `#!/bin/sh
-# Makes a configuration, which hookhost %s has checked, that of hook "%s". Run it as root on the host
-# of the PBS server, as it is:
+# Sets the configuration, which hookhost %s has checked, of hook "%s". Run it as root, unchanged, on
+# the host of the PBS server:
 #
 #     hookhost openpbs config FILE --print | ssh root@SERVER sh
 `

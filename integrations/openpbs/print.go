@@ -11,12 +11,15 @@ import (
 // exechost_startup only when it starts and on SIGHUP, which does not affect jobs (process_hup in
 // resmom/linux/mom_func.c). The daemon reports the missing resources with exechost_periodic, which
 // MoM runs when the hook arrives.
-const NextSteps = `Where a node's daemon runs by now, nothing is left to do there (hookhost doctor says how it is).
-A daemon that is started later tells the server of its vnodes at the next exechost_periodic, or at once when pbs_mom gets a SIGHUP, which touches no job:
+const NextSteps = `On nodes whose daemon is already running, nothing is left to do (check with hookhost doctor).
+A daemon that starts later reports its vnodes to the server at the next exechost_periodic. To report
+them at once, send pbs_mom a SIGHUP, which does not affect any job:
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
-The comment of a job that is held says why only if the scheduler waits for each execjob_begin, 0.1 s a job. To have it wait:
+The comment of a held job gives the reason only if the scheduler waits for each execjob_begin, which
+takes 0.1 s per job. To make it wait:
     qmgr -c 'set sched default job_run_wait = execjob_hook'
-Where a hook of this site handles execjob_prologue, give --event execjob_prologue once: else PBS does not send it.
+If a hook of this site handles execjob_prologue, install once with --event execjob_prologue.
+Otherwise PBS does not send that event.
 `
 
 // Print is Install as a shell script that needs only qmgr, for a server's host without hookhost,
@@ -71,13 +74,15 @@ func (r Registration) Print(version string) ([]byte, error) {
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "") }
 
 const scriptHead = `#!/bin/sh
-# Registers hookhost %s with OpenPBS, as hook "%s". Run it as root on the host of the PBS server, as it is:
+# Registers hookhost %s with OpenPBS, as hook "%s". Nothing in this script needs to be edited. Run it
+# as root on the host of the PBS server:
 #
 #     hookhost openpbs print | ssh root@SERVER sh
 #
-# or copy it there, or paste it into a shell. Nothing in it needs to be edited. It may be run again: what is there is brought up
-# to date. A hook of that name that is not hookhost's is left alone. A new hook is enabled last; one that was installed stays
-# enabled or disabled, and keeps its events, and its order, alarm, freq and fail_action where no option named them.
+# You can also copy it there, or paste it into a shell. It can be run again, and then updates what
+# differs. A hook of that name that is not hookhost's is left alone. A new hook is enabled last. An
+# installed hook stays enabled or disabled. It keeps its events, and its order, alarm, freq and
+# fail_action unless an option set them.
 ` + scriptQmgr
 
 // scriptQmgr finds qmgr and lists the existing hooks.
@@ -98,7 +103,8 @@ there() { printf '%%s\n' "$hooks" | grep -qx "Hook $1"; }
 `
 
 const scriptLook = `
-# look HOOK: what it is, and the first line of its script, which says whose it is: "none" where there is no script.
+# look HOOK: its events, whether it is enabled, and the first line of its script, which shows whether
+# it is hookhost's. "none" means that there is no script.
 look() {
 	text=$(qmgr -c "print hook $1") || fail "qmgr cannot print hook $1"
 	line=none
@@ -113,11 +119,12 @@ for hook in $(printf '%%s\n' "$hooks" | sed -n 's/^Hook //p'); do
 	case $hook in %[1]s | pbs_cgroups) continue ;; esac
 	look "$hook"
 	case $enabled$line in
-	yes'%[2]s'*) fail "hook $hook is hookhost's already and enabled: with %[1]s beside it each event would come twice (--name)" ;;
+	yes'%[2]s'*) fail "hook $hook is already hookhost's and enabled: with %[1]s too, each event would come twice (--name)" ;;
 	esac
 done
 
-# The first line says also whether pbs_cgroups was disabled for it, and whether an installation was not finished.
+# The first line also shows whether pbs_cgroups was disabled for it, and whether an installation was
+# interrupted.
 mark=%[5]s
 half=%[6]s
 noted() {
@@ -131,7 +138,7 @@ if there %[1]s; then
 	none) ;;
 	'%[2]s'*'%[4]s') noted ;;
 	'%[2]s'*) ;;
-	*) fail "hook %[1]s is there already and not hookhost's: choose another name (--name), or delete it" ;;
+	*) fail "hook %[1]s exists already and is not hookhost's: choose another name (--name), or delete it" ;;
 	esac
 	case $events in *exec*) installed=yes ;; esac
 	case $enabled$line in none | yesnone | '%[2]s'*'%[3]s'*) installed= ;; esac
@@ -187,6 +194,6 @@ yes*%[1]s*) attributes=$(printf '%%s\n' "$attributes" | sed '/ event = /s/"$/,%[
 esac
 `
 
-const scriptEnd = `[ -n "$enable$enabled" ] || echo "Hook %[1]s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'"
+const scriptEnd = `[ -n "$enable$enabled" ] || echo "Hook %[1]s is disabled and stays disabled. To enable it: qmgr -c 'set hook %[1]s enabled = true'"
 )
 `

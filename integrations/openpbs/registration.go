@@ -51,7 +51,7 @@ func Default() Registration {
 
 // ErrStock is the refusal to register hookhost beside pbs_cgroups.
 var ErrStock = errors.New("hook " + Stock + " is enabled: both would confine each job, in cgroups of the same name. " +
-	"Drain the nodes, then give --disable-pbs-cgroups, or disable it yourself")
+	"Drain the nodes. Then use --disable-pbs-cgroups, or disable that hook yourself")
 
 // preserved are the attributes that an installed hook keeps unless Named has them.
 var preserved = []string{"order", "alarm", "freq", "fail_action"}
@@ -71,15 +71,15 @@ var failActions = []string{"none", "offline_vnodes", "clear_vnodes_upon_recovery
 func (r Registration) Check() error {
 	switch {
 	case !hookName.MatchString(r.Name) || strings.HasPrefix(r.Name, "PBS"):
-		return fmt.Errorf("hook name %q: want letters, digits, _ and -, and not PBS in front", r.Name)
+		return fmt.Errorf("hook name %q: want letters, digits, _ and -, and no PBS in front", r.Name)
 	case r.Name == Stock:
-		return fmt.Errorf("hook name %q: that is the stock hook's", r.Name)
+		return fmt.Errorf("hook name %q: this is the stock hook's name", r.Name)
 	case r.Order < 1 || r.Order > 1000:
 		return fmt.Errorf("order %d: want 1 to 1000", r.Order)
 	case r.Alarm < 5:
-		return fmt.Errorf("alarm %d: want 5 seconds at least", r.Alarm)
+		return fmt.Errorf("alarm %d: want at least 5 seconds", r.Alarm)
 	case r.Freq < 1:
-		return fmt.Errorf("freq %d: want a second at least", r.Freq)
+		return fmt.Errorf("freq %d: want at least a second", r.Freq)
 	}
 	actions := strings.Split(r.FailAction, ",")
 	for _, a := range actions {
@@ -117,16 +117,16 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	}
 	for _, h := range others {
 		if _, ours := Ours(h.Script); ours && h.Enabled() && h.Name != r.Name {
-			return nil, fmt.Errorf("hook %s is hookhost's already and enabled: "+
-				"with %s beside it each event would come twice. "+
-				"Give --name %[1]s, or take it away: hookhost openpbs uninstall --name %[1]s", h.Name, r.Name)
+			return nil, fmt.Errorf("hook %s is already hookhost's and enabled: "+
+				"with %s too, each event would come twice. "+
+				"Give --name %[1]s, or remove that hook: hookhost openpbs uninstall --name %[1]s", h.Name, r.Name)
 		}
 	}
 	note := ""
 	if existing != nil {
 		var ours bool
 		if note, ours = Ours(existing.Script); !ours && !existing.blank() {
-			return nil, fmt.Errorf("hook %s is there already and not hookhost's: choose another name, or delete it: "+
+			return nil, fmt.Errorf("hook %s exists already and is not hookhost's: choose another name, or delete it: "+
 				"qmgr -c 'delete hook %[1]s'", r.Name)
 		}
 	}
@@ -199,7 +199,7 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	}
 	note, ours := Ours(existing.Script)
 	if !ours && !existing.blank() {
-		return nil, fmt.Errorf("hook %s is not hookhost's: left as it is", r.Name)
+		return nil, fmt.Errorf("hook %s is not hookhost's: left unchanged", r.Name)
 	}
 	var list []Command
 	if existing.Enabled() {

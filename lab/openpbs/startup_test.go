@@ -87,7 +87,7 @@ func TestInstallNamesTheNodeThatTheHookDoesNotReach(t *testing.T) {
 	said := on(t, nodes[0], "hookhost openpbs install --order 101 2>&1 >/dev/null")
 	if !strings.Contains(said, "Hook hookhost is on its way to ") || !strings.HasSuffix(said,
 		"Hook hookhost has not reached "+nodes[1]+" within 30 s. "+
-			"The server goes on trying; until then all is there as it was.") {
+			"The server keeps trying. Until then nothing changes there.") {
 		t.Errorf("install says %q", said)
 	}
 }

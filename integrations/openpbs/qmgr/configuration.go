@@ -36,7 +36,7 @@ func (r *Registrar) Configure(text []byte) error {
 		return err
 	}
 	if len(list) == 0 || existing.Config == nil && bytes.Equal(text, []byte(openpbs.NoConfig)) {
-		fmt.Fprintln(r.Out, "PBS has this configuration already.")
+		fmt.Fprintln(r.Out, "PBS already has this configuration.")
 		return nil
 	}
 	if err := r.carryOut(q, list); err != nil || r.DryRun {
@@ -45,7 +45,7 @@ func (r *Registrar) Configure(text []byte) error {
 	if err := r.reach(r.Registration.Name); err != nil {
 		return err
 	}
-	const sent = "PBS has sent it to the nodes. Each takes it over at its next event; hookhost doctor there tells."
+	const sent = "PBS has sent it to the nodes. There it takes effect at the next event: see hookhost doctor."
 	fmt.Fprintln(r.Out, sent)
 	return nil
 }

@@ -37,21 +37,21 @@ func (r *Registrar) InstallNative(program string) error {
 	if err != nil {
 		return fmt.Errorf("native: %w", err)
 	}
-	said := "pbs_python in %s becomes the stand-in; PBS's own is kept beside it.\n"
+	said := "pbs_python in %s is replaced by the stand-in. PBS's own is kept beside it.\n"
 	switch {
 	case place.Outdated:
-		said = "The stand-in in %s becomes the one of this hookhost.\n"
+		said = "The stand-in in %s is replaced by the one of this hookhost.\n"
 	case place.StandIn:
-		said = "The stand-in is pbs_python in %s already.\n"
+		said = "pbs_python in %s already is the stand-in.\n"
 	case place.Lost:
-		said = "PBS was upgraded: its new pbs_python in %s becomes the stand-in again.\n"
+		said = "PBS was upgraded: its new pbs_python in %s is replaced by the stand-in again.\n"
 	}
 	if !r.DryRun {
 		if err := s.Install(program); err != nil {
 			return fmt.Errorf("native: %w", err)
 		}
-		said += "It holds from the next event on; nothing has to be restarted. " +
-			"Take it back before you upgrade or remove PBS, or install it again afterwards.\n"
+		said += "It takes effect at the next event, without any restart. " +
+			"Uninstall it before you upgrade or remove PBS, or install it again afterwards.\n"
 	}
 	_, err = fmt.Fprintf(r.Out, said, s.Dir)
 	return err
@@ -72,11 +72,11 @@ func (r *Registrar) uninstallNative(only bool) (done bool, err error) {
 	case err != nil:
 		return false, nil // the hook is to be uninstalled
 	case os.Geteuid() != 0:
-		return false, errors.New("only root may put pbs_python back: run it as root")
+		return false, errors.New("only root may restore pbs_python: run it as root")
 	}
 	if r.DryRun {
 		if place.StandIn {
-			fmt.Fprintf(r.Out, "pbs_python in %s becomes PBS's own again.\n", s.Dir)
+			fmt.Fprintf(r.Out, "pbs_python in %s is replaced by PBS's own.\n", s.Dir)
 		}
 		return place.StandIn, nil
 	}
@@ -86,7 +86,7 @@ func (r *Registrar) uninstallNative(only bool) (done bool, err error) {
 	if done {
 		fmt.Fprintf(r.Out, "pbs_python in %s is PBS's own.\n", s.Dir)
 	} else if only {
-		fmt.Fprintf(r.Out, "pbs_python in %s is PBS's own already.\n", s.Dir)
+		fmt.Fprintf(r.Out, "pbs_python in %s already is PBS's own.\n", s.Dir)
 	}
 	return done, nil
 }

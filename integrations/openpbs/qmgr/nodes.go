@@ -24,7 +24,7 @@ func (r *Registrar) reach(hook string) error { return r.confirmed(hook, "Hook "+
 
 // removed waits in the same way until the nodes no longer have the hook. A moment later the server
 // accepts a new one of the same name.
-func (r *Registrar) removed(hook string) error { return r.confirmed(hook, "The end of hook "+hook) }
+func (r *Registrar) removed(hook string) error { return r.confirmed(hook, "The removal of hook "+hook) }
 
 // confirmed waits for the nodes that have not confirmed a change of the hook.
 func (r *Registrar) confirmed(hook, something string) error {
@@ -39,7 +39,7 @@ func (r *Registrar) confirmed(hook, something string) error {
 	for end := time.Now().Add(reachWithin); ; time.Sleep(100 * time.Millisecond) {
 		text, err := os.ReadFile(filepath.Join(conf["PBS_HOME"], openpbs.Tracking))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("whether the nodes have the hook: %w", err)
+			return fmt.Errorf("check whether the nodes have the hook: %w", err)
 		}
 		pending := openpbs.Pending(text, hook)
 		names := strings.Join(pending, ", ")
@@ -48,7 +48,7 @@ func (r *Registrar) confirmed(hook, something string) error {
 			return nil
 		case time.Now().After(end):
 			const text = "%s has not reached %s within %g s. " +
-				"The server goes on trying; until then all is there as it was.\n"
+				"The server keeps trying. Until then nothing changes there.\n"
 			fmt.Fprintf(r.ErrOut, text, something, names, reachWithin.Seconds())
 			return nil
 		case !slices.Equal(pending, said):

@@ -42,7 +42,7 @@ func (r *Registrar) Install() error {
 		return err
 	}
 	if list = append(openpbs.MakeDiagMessages(resources), list...); len(list) == 0 {
-		fmt.Fprintf(r.Out, "Hook %s is registered already, and nothing differs.\n", r.Registration.Name)
+		fmt.Fprintf(r.Out, "Hook %s is registered already; nothing differs.\n", r.Registration.Name)
 	} else if err := r.carryOut(q, list); err != nil {
 		return err
 	}
@@ -55,7 +55,8 @@ func (r *Registrar) Install() error {
 		fmt.Fprintf(r.Out, "\nHook %s is registered.\n%s", r.Registration.Name, openpbs.NextSteps)
 	}
 	if r.Registration.StaysDisabled(existing, stock) {
-		const text = "Hook %s is disabled, and stays so. To enable it: qmgr -c 'set hook %[1]s enabled = true'\n"
+		const text = "Hook %s is disabled and stays disabled. " +
+			"To enable it: qmgr -c 'set hook %[1]s enabled = true'\n"
 		fmt.Fprintf(r.Out, text, r.Registration.Name)
 	}
 	return r.installCgswap(q, all, resources)
@@ -79,7 +80,7 @@ func (r *Registrar) installCgswap(
 		return err
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(r.Out, "Hook %s is registered already, and nothing differs.\n", name)
+		fmt.Fprintf(r.Out, "Hook %s is registered already; nothing differs.\n", name)
 		return nil
 	}
 	if err := r.carryOut(q, list); err != nil || r.DryRun {
@@ -98,7 +99,7 @@ func (r *Registrar) Uninstall(nativeOnly bool) error {
 	}
 	q, all, existing, err := r.open("")
 	if errors.Is(err, errNoQmgr) && wasNative {
-		fmt.Fprintln(r.Out, "There is no qmgr here: the hook itself is taken away on the host of the PBS server.")
+		fmt.Fprintln(r.Out, "There is no qmgr here. To remove the hook, uninstall on the host of the PBS server.")
 		return nil
 	}
 	if err != nil {
@@ -122,7 +123,7 @@ func (r *Registrar) Uninstall(nativeOnly bool) error {
 		return err
 	}
 	if len(ours) > 0 {
-		fmt.Fprintln(r.Out, "The resource cgswap stays: jobs and nodes may have it.")
+		fmt.Fprintln(r.Out, "The resource cgswap stays, because jobs and nodes may have it.")
 	}
 	if r.DryRun {
 		return nil
