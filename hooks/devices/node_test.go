@@ -118,6 +118,7 @@ func newNode(t testing.TB, mode cgroup.Mode, inv *inventory.Inventory, edit func
 		}
 		life, end := context.WithCancel(context.Background())
 		h.life = life
+		h.cdiChanges.patience, h.mappingChanges.patience = time.Minute, time.Minute // on a loaded machine
 		h.keeper.scan = func(context.Context) *inventory.Inventory {
 			inv := *n.found.Load()
 			inv.Numbering = numbering
