@@ -64,7 +64,9 @@ func (h *hook) bill(s *state, job *hostapi.Job, u *hostapi.HostUsage, now bool) 
 		u.Billing = &billed
 	}
 	if h.meter != nil {
-		errs = append(errs, h.addEnergy(s, job.ID, now))
+		if !s.Ended {
+			errs = append(errs, h.addEnergy(s, job.ID, now))
+		}
 		joules := math.Round(s.Joules)
 		u.EnergyJoules = &joules
 	}

@@ -150,6 +150,8 @@ func TestJobHasThePartOfTheEnergyThatItsCPUsAre(t *testing.T) {
 		must.Equal(t, "after a restart", 100.0, *n.periodic(id, time.Minute).Usage.EnergyJoules)
 		set("energy_uj", "444000000")
 		must.Equal(t, "at the end", 110.0, *n.do(hostapi.EventEpilogue, id).Usage.EnergyJoules)
+		set("energy_uj", "484000000")
+		must.Equal(t, "the epilogue again", 110.0, *n.do(hostapi.EventEpilogue, id).Usage.EnergyJoules)
 		n.do(hostapi.EventEnd, id)
 
 		n.begin("2.srv")

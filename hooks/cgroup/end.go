@@ -23,8 +23,9 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 		return &hostapi.Outcome{}, err
 	}
 	defer release()
-	if s.Ended { // and reported
-		return &hostapi.Outcome{}, nil
+	if s.Ended { // the host has the report; MoM may not have got the usage
+		out, _, err := h.atEnd(j, &s, req.Job)
+		return out, ended(j, err)
 	}
 	out, err := h.finish(ctx, j, s, req.Job)
 	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
@@ -87,20 +88,13 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 	}
 	report, notes, killErr := h.kill(ctx, j)
 	h.unwatch(j.ID())
-	out := &hostapi.Outcome{Notes: notes}
-	u, counters, usageErr := h.measure(j, s)
-	if u != nil {
+	out, counters, usageErr := h.atEnd(j, &s, job)
+	if u := out.Usage; u != nil {
 		c := h.chartOf(j)
 		c.end(counters)
 		u.Kill, u.Series = report, c.answer()
-		memAtEnd(u, counters, h.snapshot(j.ID()).mem)
-		if err := h.bill(&s, job, u, true); err != nil { // the job has ended in any case
-			h.logOf(j.ID()).Warn(err)
-		}
-		out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)
-		out.Diag, out.JobStderr = h.reportKills(context.Background(), j, s, u, counters, true)
-		out.Notes = append(out.Notes, out.JobStderr...)
 	}
+	out.Notes = append(notes, out.JobStderr...)
 	if errors.Is(killErr, cgroup.ErrNotEmpty) || errors.Is(killErr, errStarved) {
 		out.Notes = append(out.Notes, fmt.Sprintf("processes are left after %.1f seconds: %v", report.Seconds, killErr))
 	}
@@ -110,6 +104,23 @@ func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.
 		out.State = s.encode()
 	}
 	return out, err
+}
+
+// atEnd measures what a job without processes has used, and updates its account in s. Idempotent:
+// once the job has ended, the account does not change.
+func (h *hook) atEnd(j *cgroup.Job, s *state, job *hostapi.Job) (*hostapi.Outcome, cgroup.Usage, error) {
+	out := &hostapi.Outcome{}
+	u, counters, err := h.measure(j, *s)
+	if u == nil {
+		return out, counters, err
+	}
+	memAtEnd(u, counters, h.snapshot(j.ID()).mem)
+	if err := h.bill(s, job, u, true); err != nil { // the job has ended in any case
+		h.logOf(j.ID()).Warn(err)
+	}
+	out.Usage, out.ResourcesUsed = u, h.policy.resourcesUsed(u, job.Elapsed)
+	out.Diag, out.JobStderr = h.reportKills(context.Background(), j, *s, u, counters, true)
+	return out, counters, err
 }
 
 // kill ends every process of the job. It sends SIGTERM first if a grace period is configured. Then

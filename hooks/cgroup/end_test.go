@@ -47,6 +47,42 @@ func TestEpilogueAgain(t *testing.T) {
 	})
 }
 
+// A caller that did not get the answer sends the epilogue again. The host has the report, and MoM
+// needs the usage.
+func TestReportedEpilogueAgain(t *testing.T) {
+	weights := func(c *config.File) {
+		c.Billing.Weights = map[string]float64{"ncpus": 1}
+		c.Billing.ResourcesUsed = true
+	}
+	for _, dies := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hook dies=%v", dies), func(t *testing.T) {
+			onFakes(t, weights, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+				const id = "1.srv"
+				n.begin(id, func(req *hostapi.Request) { req.Job.MotherSuperior = true })
+				pid := n.launch(id)
+				k.Burn(pid, 3*time.Second)
+				k.Charge(pid, kernfstest.Memory{Anon: 8 * mib})
+				first := n.do(hostapi.EventEpilogue, id, after(time.Hour))
+				if dies {
+					n.restart()
+				}
+				again := n.do(hostapi.EventEpilogue, id, after(time.Hour))
+				must.Equal(t, "cput", "00:00:03", again.ResourcesUsed["cput"])
+				must.Equal(t, "mem", "8192kb", again.ResourcesUsed["mem"])
+				must.Equal(t, "billing", "1.000000", again.ResourcesUsed["billing"])
+				must.Equal(t, "resources_used", first.ResourcesUsed, again.ResourcesUsed)
+				first.Usage.Kill, first.Usage.Series = nil, nil // the host has these
+				must.Equal(t, "usage", first.Usage, again.Usage)
+				if len(again.Notes) > 0 || again.State != nil {
+					t.Errorf("notes %q, state %s", again.Notes, again.State)
+				}
+				n.do(hostapi.EventEnd, id, after(time.Hour))
+				n.want()
+			})
+		})
+	}
+}
+
 func TestEndWithoutEpilogue(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventEnd, hostapi.EventAbort} {
 		t.Run(string(e), func(t *testing.T) {
