@@ -199,10 +199,10 @@ func (c *cli) runJob(
 	if result.Reject != nil {
 		return 0, errors.Join(fmt.Errorf("job %s: %s", job.ID, result.Reject.Message), err)
 	}
-	if err != nil && !result.Started && result.ExitStatus != 126 && result.ExitStatus != 127 {
+	if err != nil && !result.Started && result.ExitStatus == mom.ExitFailed {
 		return 0, err
 	}
-	if err != nil { // the exit status is the job's, or as in a shell if the program cannot be run
+	if err != nil { // the exit status is the job's, or as in a shell if the program was not run
 		fmt.Fprintf(stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {

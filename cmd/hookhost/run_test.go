@@ -322,6 +322,31 @@ func TestDemoShowsWhatItSays(t *testing.T) {
 	_ = n
 }
 
+// A signal that ends the job while a hook still decides about it counts like one that ends its
+// program.
+func TestRunSignalBeforeTheStart(t *testing.T) {
+	must.BesideOthers(t)
+	n := newNode(t)
+	n.serve()
+	config := n.write("play.toml", fmt.Sprintf("event = \"execjob_begin\"\narrived = %q\nuntil = %q\n",
+		n.path("arrived"), n.path("until")))
+	n.commands("hook create plays", "hook set plays event=execjob_begin alarm=200",
+		"hook import plays application/x-executable default "+sample(t, "play"),
+		"hook import plays application/x-config default "+config)
+	cmd := n.command("run", "-l", "ncpus=1", "-l", "mem=32mb", "--report=none", "--", "touch", n.path("ran"))
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	must.NoError(t, cmd.Start())
+	must.Eventually(t, "the hook is called", func() bool { return exists(n.path("arrived")) })
+	must.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	n.write("until", "")
+	cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); status != 128+int(syscall.SIGTERM) || exists(n.path("ran")) ||
+		!strings.Contains(stderr.String(), "terminated before it was started") {
+		t.Errorf("status %d, the program ran: %v, standard error: %s", status, exists(n.path("ran")), stderr.String())
+	}
+}
+
 // A caller who hangs up in the middle harms nobody but itself.
 func TestAbortedRequestsHarmNobody(t *testing.T) {
 	n := newNode(t)

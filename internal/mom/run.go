@@ -72,7 +72,7 @@ type Result struct {
 	// ExitStatus is the status as in a shell: the program's, 128+N if signal N killed it, else one
 	// of the Exit constants.
 	ExitStatus int
-	Signaled   bool // the program was killed by a signal
+	Signaled   bool // a signal killed the program, or ended the job before its start
 	Started    bool // the program ran
 
 	Reject *Reject // the refusal that kept the job from starting; nil without one
