@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // beyondNode is the cause of a KindJob error: the job requests more than this node could give it
@@ -41,10 +42,10 @@ func holdBeyond(begin *hostapi.Request, err error) (*hostapi.Outcome, error) {
 }
 
 // kindOf returns the kind of an error of a job's cgroup. Some of them pass: the job is ending, it
-// still uses memory that it should give back, or somebody has created its cgroup by hand. A request
-// that is too long for a mark (setxattr(2)) is the job's fault.
+// still uses memory that it should give back, or somebody has created its cgroup by hand. So does a
+// memory map that is held. A request that is too long for a mark (setxattr(2)) is the job's fault.
 func kindOf(err error) hostapi.Kind {
-	for _, passes := range []error{cgroup.ErrNotFound, cgroup.ErrInUse, cgroup.ErrExists} {
+	for _, passes := range []error{cgroup.ErrNotFound, cgroup.ErrInUse, cgroup.ErrExists, proc.ErrHangs} {
 		if errors.Is(err, passes) {
 			return hostapi.KindBusy
 		}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -73,6 +74,11 @@ func act(what string, args []string) error {
 	case "stat": // FILE, which may take for ever
 		fmt.Println("ready")
 		os.Stat(args[0])
+	case "map": // FILE, and holds the own memory map while it reads FILE
+		fmt.Println("ready")
+		if err := holdMap(args[0]); err != nil {
+			return err
+		}
 	case "hold": // BYTES, having read FILE
 		if err := hold(args[0]); err != nil {
 			return err
@@ -97,6 +103,26 @@ func act(what string, args []string) error {
 	}
 	fmt.Println("ready")
 	time.Sleep(time.Hour)
+	return nil
+}
+
+// holdMap reads a mapped file through /proc/self/mem. The kernel has locked the memory map, as a
+// reader, until the file system has answered (access_remote_vm).
+func holdMap(name string) error {
+	fd, err := unix.Open(name, unix.O_RDONLY, 0) // os.Open would ask whether it can be read
+	if err != nil {
+		return err
+	}
+	b, err := unix.Mmap(fd, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	mem, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	mem.ReadAt(make([]byte, 1), int64(uintptr(unsafe.Pointer(&b[0]))))
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -78,7 +79,8 @@ func (h *hook) moveSession(
 		first.hold.Close()
 		return 0, hostapi.Errorf(hostapi.KindJob, "process %d (%s) cannot be in a job", first.PID, first.Comm)
 	}
-	if taken, err = h.move(j, first, limits); err != nil { // even if it leaves its session meanwhile
+	var waited time.Duration
+	if taken, err = h.move(j, first, limits, &waited); err != nil { // even if it leaves its session meanwhile
 		return taken, err
 	}
 	done := map[int]bool{first.PID: true}
@@ -105,7 +107,7 @@ func (h *hook) moveSession(
 				continue
 			}
 			done[pid], found = true, true
-			n, err := h.move(j, m, limits)
+			n, err := h.move(j, m, limits, &waited)
 			if taken += n; err != nil {
 				return taken, err
 			}
@@ -180,10 +182,12 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 }
 
 // move moves one process into the job, sets its limits and releases it. It returns 1 if no part of
-// the job contained the process before, else 0.
-func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (taken int, err error) {
+// the job contained the process before, else 0. It adds to waited how long it waited for the
+// process's memory map. If that is held, the error is KindBusy.
+func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit,
+	waited *time.Duration) (taken int, err error) {
 	defer m.hold.Close()
-	in, err := j.Attach(m.hold)
+	in, err := j.Attach(m.hold, func() error { return h.checkMap(m.Process, waited) })
 	if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 		if m.free {
 			return 0, other
@@ -204,6 +208,20 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit) (tak
 	return taken, h.limit(j, m.ID(), limits)
 }
 
+// longestCheck limits how long the memory maps of a session's processes delay its move.
+const longestCheck = 2 * time.Second
+
+// checkMap fails with proc.ErrHangs if the memory map of a process is held, or if its session has
+// delayed the move for longestCheck. It adds to waited how long the check took.
+func (h *hook) checkMap(p proc.Process, waited *time.Duration) error {
+	if *waited > longestCheck {
+		return fmt.Errorf("session %d: %w", p.Session, proc.ErrHangs)
+	}
+	began := time.Now()
+	defer func() { *waited += time.Since(began) }()
+	return h.environs.CheckMap(p.UID, p.PID)
+}
+
 // afterEnd handles a process whose pid was reused while its predecessor was being moved. If the
 // process is in the job, it stays there, since it may belong to the job. A process of the same user
 // that is only partly in the job is moved completely. It can no longer be a stray.
@@ -222,7 +240,7 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 				"which is in the job", m.PID, m.Comm, m.UID)
 			return nil
 		}
-		_, err = j.Attach(m.hold)
+		_, err = j.Attach(m.hold, func() error { return h.checkMap(m.Process, new(time.Duration)) })
 		if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 			return nil
 		}

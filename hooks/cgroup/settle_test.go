@@ -141,7 +141,7 @@ func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
 		l := n.limits("0-2")
 		l.Mem = ptr(int64(8 * gib))
 		must.NoError(t, n.cgroup("9.srv").Create(l))
-		_, err := n.cgroup("9.srv").Attach(number(k.Spawn())) // otherwise it would be swept
+		_, err := n.cgroup("9.srv").Attach(number(k.Spawn()), nil) // otherwise it would be swept
 		must.NoError(t, err)
 		n.startAndSettle(nil)
 		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")

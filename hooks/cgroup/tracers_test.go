@@ -219,3 +219,35 @@ func TestHangingFUSETakesTheNodeOffline(t *testing.T) {
 	abort()
 	back()
 }
+
+// A thread holds a process's memory map. In the middle of a move to other cpus or NUMA nodes, the
+// kernel would wait for it. Meanwhile no process of the node could start or end.
+func TestProcessWhoseMemoryMapIsHeldIsNotMoved(t *testing.T) {
+	n := realNode(t, nil)
+	dir, asked, abort := kernfstest.HangingFUSE(t, tracedUID)
+	n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
+	p := startLabelled(t, []string{proctest.As(tracedUID)}, func(int) {}, "map", filepath.Join(dir, "open"))
+	t.Cleanup(abort) // runs before the process is waited for
+	must.Eventually(t, "the map is held", func() bool { return asked() > 0 })
+	defer time.AfterFunc(time.Minute, abort).Stop() // without the check, an attach to other nodes ends the test
+	file := fmt.Sprintf("/proc/%d/cgroup", p.child.PID)
+	before, err := os.ReadFile(file)
+	must.NoError(t, err)
+	for range 2 {
+		_, err = n.event(hostapi.EventAttach, "1.srv", withPID(p.child.PID))
+		if !errors.Is(err, proc.ErrHangs) || hostapi.KindOf(err) != hostapi.KindBusy {
+			t.Errorf("%v, want %v", err, proc.ErrHangs)
+		}
+	}
+	after, err := os.ReadFile(file)
+	must.NoError(t, err)
+	must.Equal(t, "its cgroups", string(before), string(after))
+	abort()
+	must.Eventually(t, "it is moved when its map is free", func() bool {
+		_, err := n.event(hostapi.EventAttach, "1.srv", withPID(p.child.PID))
+		return err == nil
+	})
+	if id, _, err := n.tree.JobOf(p.child.PID); id != "1.srv" || err != nil {
+		t.Errorf("it is in job %q, %v", id, err)
+	}
+}

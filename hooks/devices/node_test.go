@@ -250,7 +250,7 @@ func (n *node) opens(j *cgroup.Job, node topology.DeviceNode, flags int) unix.Er
 	n.t.Helper()
 	spec := &exec.Cmd{Args: []string{"actor", actorArg, n.mknod(node), fmt.Sprint(flags)}}
 	p := proctest.Start(n.t, spec, func(pid int) {
-		_, err := j.Attach(number(pid))
+		_, err := j.Attach(number(pid), nil)
 		must.NoError(n.t, err)
 	})
 	exit, err := p.Wait(n.t.Context())

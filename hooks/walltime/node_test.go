@@ -115,7 +115,7 @@ func (n *node) at(elapsed time.Duration, ids ...string) map[string]*hostapi.JobU
 func (n *node) enters(j *cgroup.Job) (enter func(pid int)) {
 	return func(pid int) {
 		n.t.Helper()
-		_, err := j.Attach(number(pid))
+		_, err := j.Attach(number(pid), nil)
 		must.NoError(n.t, err)
 	}
 }

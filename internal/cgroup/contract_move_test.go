@@ -37,7 +37,7 @@ func testAttachOfAnotherJob(t *testing.T, w world) {
 	must.NoError(t, other.home().Write("cgroup.procs", fmt.Sprint(half.pid())))
 	for _, p := range []process{whole, half} {
 		before := places(t, tree, p.pid())
-		taken, err := j.Attach(number(p.pid()))
+		taken, err := j.Attach(number(p.pid()), nil)
 		var in OtherJobError
 		if taken || !errors.As(err, &in) || in != "13.server" {
 			t.Errorf("taken is %t, %v", taken, err)
@@ -57,7 +57,7 @@ func testAttachBelow(t *testing.T, w world) {
 		d.Write("cgroup.procs", fmt.Sprint(half.pid()))))
 	before := places(t, tree, below.pid())
 	for _, p := range []process{below, half} {
-		if taken, err := j.Attach(number(p.pid())); taken || err != nil {
+		if taken, err := j.Attach(number(p.pid()), nil); taken || err != nil {
 			t.Errorf("taken is %t, %v", taken, err)
 		}
 	}
@@ -84,7 +84,7 @@ func testAttachEnded(t *testing.T, w world) {
 	for _, join := range []Join{{}, j.Join(), other.Join()} {
 		p := w.start(t, join)
 		before := places(t, tree, p.pid())
-		taken, err := j.Attach(passed{number(p.pid())})
+		taken, err := j.Attach(passed{number(p.pid())}, nil)
 		var in OtherJobError
 		if taken || !errors.Is(err, ErrEnded) && !errors.As(err, &in) {
 			t.Errorf("taken is %t, %v", taken, err)

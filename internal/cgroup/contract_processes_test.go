@@ -40,7 +40,7 @@ func testAttach(t *testing.T, w world) {
 	dead.gone(t)
 	for _, taken := range []bool{true, false} {
 		for _, pid := range []int{p.pid(), q.pid()} {
-			if got, err := j.Attach(number(pid)); err != nil || got != taken {
+			if got, err := j.Attach(number(pid), nil); err != nil || got != taken {
 				t.Errorf("taken is %t, %v; want %t", got, err, taken)
 			}
 		}

@@ -48,7 +48,7 @@ func (n number) Signal(syscall.Signal) error { return nil }
 func attach(j *Job, pids ...int) error {
 	var errs []error
 	for _, pid := range pids {
-		_, err := j.Attach(number(pid))
+		_, err := j.Attach(number(pid), nil)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -185,7 +185,7 @@ func (h *hierarchy) vacateOne(unit, home *kernfs.FS, pid int) error {
 	if err != nil || !slices.Contains(still, strconv.Itoa(pid)) {
 		return err
 	}
-	if err := enter(home, p); !errors.Is(err, ErrEnded) && !errors.Is(err, fs.ErrNotExist) {
+	if err := enter(home, p, nil); !errors.Is(err, ErrEnded) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

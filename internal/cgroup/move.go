@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -51,7 +52,11 @@ func (e OtherJobError) Error() string { return "it is part of job " + string(e) 
 // stops with OtherJobError if the process is in another job, with ErrEnded, or with ErrNotFound.
 // After other errors it continues and returns all of them. Children that the process forks
 // meanwhile may stay outside.
-func (j *Job) Attach(p Process) (taken bool, err error) {
+//
+// In a cpuset the kernel waits for the process's memory map (cpuset_attach), and meanwhile no
+// process of the node starts or ends. So check is called right before, unless it is nil. If it
+// fails with proc.ErrHangs, Attach does too and has moved nothing.
+func (j *Job) Attach(p Process, check func() error) (taken bool, err error) {
 	op := func(err error) error { return fmt.Errorf("attach process %d to job %s: %w", p.PID(), j.id, err) }
 	at, err := j.tree.whereabouts(p.PID())
 	if err != nil {
@@ -67,12 +72,16 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 		}
 	}
 	var errs []error
-	for i, d := range j.dirs {
+	for _, i := range j.cpusetFirst() {
 		if j.left(i) || j.holds(i, at) {
 			continue
 		}
-		switch err := enter(j.entrance(i), p); {
-		case errors.Is(err, ErrEnded):
+		d, before := j.dirs[i], check
+		if !d.h.has("cpuset") {
+			before = nil
+		}
+		switch err := enter(j.entrance(i), p, before); {
+		case errors.Is(err, ErrEnded), errors.Is(err, proc.ErrHangs):
 			return false, op(err)
 		case gone(err):
 			return false, op(fmt.Errorf("%s: %w", d.Path("."), ErrNotFound))
@@ -86,6 +95,18 @@ func (j *Job) Attach(p Process) (taken bool, err error) {
 		errs = append(errs, op(err))
 	}
 	return taken, errors.Join(errs...)
+}
+
+// cpusetFirst returns the indexes of j.dirs, that of the cpuset controller first.
+func (j *Job) cpusetFirst() (list []int) {
+	for i, d := range j.dirs {
+		if d.h.has("cpuset") {
+			list = slices.Insert(list, 0, i)
+		} else {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // AttachSubgroup moves a process of the job with all its threads into a subgroup. In hierarchies
@@ -107,7 +128,7 @@ func (j *Job) AttachSubgroup(name string, p Process) error {
 		}
 		sub, err := d.Sub(name)
 		if err == nil {
-			err = enter(sub, p)
+			err = enter(sub, p, nil)
 		}
 		switch {
 		case errors.Is(err, ErrEnded):
@@ -159,12 +180,17 @@ func asked(p Process) error {
 // enter writes the pid of a process to cgroup.procs of dir. The first move after a pause waits for
 // a grace period of the kernel (cgroup_threadgroup_rwsem). That takes milliseconds, in which the
 // pid could be reused. So enter first writes a pid that no process has. After that, only
-// microseconds pass between the check and the move.
-func enter(dir *kernfs.FS, p Process) error {
+// microseconds pass between the checks and the move. check may be nil.
+func enter(dir *kernfs.FS, p Process, check func() error) error {
 	procs := dir.Writer("cgroup.procs")
 	defer procs.Close()
 	if err := procs.Write(nobody); gone(err) {
 		return err
+	}
+	if check != nil {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	if err := asked(p); err != nil {
 		return err

@@ -9,19 +9,20 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// ErrHangs means that a process's environment cannot be read now.
+// ErrHangs means that a thread holds a process's memory map, maybe forever.
 var ErrHangs = errors.New("its memory map is held")
 
-// Environs reads environments for callers that must not hang with a process (see Environ). A read
-// that takes too long continues in the background and occupies a thread. Until it ends, reads of
-// that process fail at once. So do all reads on behalf of a user for whom too many continue.
+// Environs reads environments for callers that must not hang with a process (see Environ), and
+// checks memory maps. A call that takes too long continues in the background and occupies a thread.
+// Until it ends, calls for that process fail at once. So do all calls on behalf of a user for whom
+// too many continue.
 type Environs struct {
 	procfs *kernfs.FS
-	wait   time.Duration // for one read
+	wait   time.Duration // for one call
 
 	mu   sync.Mutex
-	hung map[int]int // by pid: reads that took too long and still continue
-	of   map[int]int // by user on whose behalf it is: the number of these reads
+	hung map[int]int // by pid: calls that took too long and still continue
+	of   map[int]int // by user on whose behalf it is: the number of these calls
 }
 
 const (
@@ -38,24 +39,35 @@ func NewEnvirons(procfs *kernfs.FS) *Environs {
 // reads on behalf of the user uid, a job's owner. The process itself may have another uid: a user
 // can have thousands of them in user namespaces (subuid(5)).
 func (e *Environs) Read(uid, pid int) ([]byte, error) {
-	hangs := fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)
-	e.mu.Lock()
-	known := e.hung[pid] > 0 || e.of[uid] >= mostHung
-	e.mu.Unlock()
-	if known {
-		return nil, hangs
-	}
 	type answer struct {
 		environ []byte
 		err     error
 	}
-	read := make(chan answer, 1)
+	a, ok := bounded(e, uid, pid, func() answer {
+		b, err := Environ(e.procfs, pid)
+		return answer{b, err}
+	})
+	if !ok {
+		return nil, fmt.Errorf("read environment of process %d: %w", pid, ErrHangs)
+	}
+	return a.environ, a.err
+}
+
+// bounded returns the result of call, or ok = false if that does not come in time.
+func bounded[T any](e *Environs, uid, pid int, call func() T) (result T, ok bool) {
+	e.mu.Lock()
+	known := e.hung[pid] > 0 || e.of[uid] >= mostHung
+	e.mu.Unlock()
+	if known {
+		return result, false
+	}
+	results := make(chan T, 1)
 	late := false
 	go func() {
-		b, err := Environ(e.procfs, pid)
+		r := call()
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		read <- answer{b, err}
+		results <- r
 		if !late {
 			return
 		}
@@ -69,19 +81,19 @@ func (e *Environs) Read(uid, pid int) ([]byte, error) {
 	timer := time.NewTimer(e.wait)
 	defer timer.Stop()
 	select {
-	case a := <-read:
-		return a.environ, a.err
+	case result = <-results:
+		return result, true
 	case <-timer.C:
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
-	case a := <-read: // this process itself had no cpu
-		return a.environ, a.err
+	case result = <-results: // this process itself had no cpu
+		return result, true
 	default:
 		late = true
 		e.hung[pid]++
 		e.of[uid]++
-		return nil, hangs
+		return result, false
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// HangingFUSE mounts a file system of a user that answers only its first request. dir is where it
-// is mounted, and asked returns how many requests it got. Processes that wait for it are released
-// by abort, which is also called at the end of the test.
+// HangingFUSE mounts a file system of a user that answers nothing but its first request, and what
+// opens the file "open". dir is where it is mounted, and asked returns how many requests it left
+// unanswered. Processes that wait for it are released by abort, which is also called at the end of
+// the test.
 func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort func()) {
 	t.Helper()
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -66,20 +67,35 @@ func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort fun
 			if err != nil || n < 16 { // aborted or unmounted
 				return
 			}
-			// FUSE_INIT of include/uapi/linux/fuse.h. The answer is a header and struct
-			// fuse_init_out.
-			const initialize = 26
-			if binary.NativeEndian.Uint32(buffer[4:]) == initialize {
-				answer := make([]byte, 16+64)
-				binary.NativeEndian.PutUint32(answer, uint32(len(answer)))
-				copy(answer[8:16], buffer[8:16])
-				binary.NativeEndian.PutUint32(answer[16:], 7)
-				binary.NativeEndian.PutUint32(answer[20:], 31)
-				binary.NativeEndian.PutUint32(answer[36:], 4096)
-				unix.Write(device, answer)
+			// Operations of include/uapi/linux/fuse.h. An answer is a header and a structure.
+			const lookup, open, flush, initialize = 1, 14, 25, 26
+			answer := make([]byte, 16, 16+128)
+			copy(answer[8:16], buffer[8:16])
+			word := binary.NativeEndian.PutUint32
+			switch operation := binary.NativeEndian.Uint32(buffer[4:]); {
+			case operation == initialize: // struct fuse_init_out
+				answer = answer[:16+64]
+				word(answer[16:], 7)
+				word(answer[20:], 31)
+				word(answer[36:], 4096)
+			case operation == lookup && string(buffer[40:n]) == "open\x00": // struct fuse_entry_out
+				answer = answer[:16+128]
+				binary.NativeEndian.PutUint64(answer[16:], 2) // its number, and that of its inode
+				word(answer[32:], 3600)                       // for how many seconds this is valid
+				word(answer[40:], 3600)
+				binary.NativeEndian.PutUint64(answer[56:], 2)
+				binary.NativeEndian.PutUint64(answer[64:], 4096)
+				word(answer[116:], unix.S_IFREG|0o444)
+				word(answer[120:], 1)
+			case operation == open, operation == flush:
+				enosys := -int32(unix.ENOSYS)
+				word(answer[4:], uint32(enosys)) // nothing to be done
+			default:
+				requests <- <-requests + 1
 				continue
 			}
-			requests <- <-requests + 1
+			word(answer, uint32(len(answer)))
+			unix.Write(device, answer)
 		}
 	}()
 	return dir, func() int { n := <-requests; requests <- n; return n }, abort
