@@ -347,8 +347,8 @@ func TestRanksOOM(t *testing.T) {
 	})
 }
 
-// hangs is a /proc in which the environments of some processes cannot be read until the test allows
-// it. read counts these reads.
+// hangs is a /proc in which the memory maps of some processes are held until the test allows it. So
+// their environments cannot be read, and read counts who waits.
 type hangs struct {
 	*kernfs.FS
 	pids []int
@@ -359,7 +359,10 @@ type hangs struct {
 func (h hangs) Mkdir(name string, _ fs.FileMode) error { return h.FS.Mkdir(name) }
 
 func (h hangs) OpenFile(name string, flag int) (kernfs.File, error) {
-	if slices.ContainsFunc(h.pids, func(pid int) bool { return name == fmt.Sprintf("%d/environ", pid) }) {
+	holds := func(pid int) bool {
+		return slices.Contains([]string{fmt.Sprintf("%d/environ", pid), fmt.Sprintf("%d/clear_refs", pid)}, name)
+	}
+	if slices.ContainsFunc(h.pids, holds) {
 		h.read.Add(1)
 		<-h.let
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -137,7 +138,10 @@ var errNotUndone = errors.New("undo")
 // the error is errNotUndone. Reclaiming or moving memory can take seconds. If the hook dies
 // meanwhile, the old mark is still there, and the next process applies the old size (settle).
 func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error {
-	err := h.apply(j, h.inKernel(z.limits, z.ask), z)
+	err := h.checkMaps(j, old.Begin.Job.Owner.UID, z)
+	if err == nil {
+		err = h.apply(j, h.inKernel(z.limits, z.ask), z)
+	}
 	if err == nil {
 		err = h.note(j, z, mark)
 	}
@@ -153,6 +157,24 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 	}
 	h.with(j.ID(), func(e *job) { e.growing = nil })
 	return err
+}
+
+// checkMaps fails if NUMA nodes change and the memory map of one of the job's processes is held.
+// The kernel would wait for it with the lock of all cpusets (cpuset_update_tasks_nodemask). The
+// next attach would wait for that lock and stop the node.
+func (h *hook) checkMaps(j *cgroup.Job, owner int, z newShare) error {
+	if z.limits.Mems.Equal(z.had.Mems) {
+		return nil
+	}
+	pids, err := j.Processes()
+	var waited time.Duration
+	for i := 0; err == nil && i < len(pids); i++ {
+		err = h.checkMap(owner, pids[i], &waited)
+	}
+	if err != nil {
+		return hostapi.Errorf(kindOf(err), "resize job %s: %w", j.ID(), err)
+	}
+	return nil
 }
 
 // note writes the marks of the new size. It writes the grant last, because hook devices may act on

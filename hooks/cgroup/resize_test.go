@@ -4,15 +4,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // resize sends the event and keeps what the host would keep.
@@ -275,5 +279,26 @@ func TestResizeBringsBounds(t *testing.T) {
 		k.Charge(pid, kernfstest.Memory{Anon: 150 * mib})
 		n.awaitDeath("1.srv")
 		n.wantExcess("1.srv", "=>> PBS: job killed: mem 153600kb exceeded limit 102400kb")
+	})
+}
+
+// The kernel would wait for a memory map that is held, and the next attach would stop the node.
+func TestJobWhoseProcessHoldsItsMemoryMapGetsNoOtherNUMANodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := fakeNode(t, kernfstest.NewV2, func(c *config.File) { c.Cpuset.MemFences = true })
+		n.do(hostapi.EventBegin, "1.srv", asks("ncpus=2", "mem=1gb"))
+		pid := n.launch("1.srv")
+		h := hangs{n.roots.Proc, []int{pid}, new(atomic.Int32), make(chan struct{})}
+		n.roots.Proc = kernfs.New(h, "/proc")
+		n.environs = proc.NewEnvirons(n.roots.Proc)
+		_, err := n.resize("1.srv", "ncpus=2", "mem=2gb")
+		must.NoError(t, err)
+		before := n.limitsNow("1.srv")
+		n.refuses(hostapi.EventResize, "1.srv", hostapi.KindBusy, "memory map", "ncpus=3", "mem=2gb")
+		must.Equal(t, "limits", before, n.limitsNow("1.srv"))
+		close(h.let)
+		synctest.Wait()
+		_, err = n.resize("1.srv", "ncpus=3", "mem=2gb")
+		must.NoError(t, err)
 	})
 }

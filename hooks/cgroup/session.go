@@ -187,7 +187,7 @@ func holdByStartTime(procfs *kernfs.FS, pid int) (held, proc.Process, error) {
 func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit,
 	waited *time.Duration) (taken int, err error) {
 	defer m.hold.Close()
-	in, err := j.Attach(m.hold, func() error { return h.checkMap(m.Process, waited) })
+	in, err := j.Attach(m.hold, func() error { return h.checkMap(m.UID, m.PID, waited) })
 	if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 		if m.free {
 			return 0, other
@@ -208,18 +208,19 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit,
 	return taken, h.limit(j, m.ID(), limits)
 }
 
-// longestCheck limits how long the memory maps of a session's processes delay its move.
+// longestCheck limits how long the memory maps of several processes delay an event.
 const longestCheck = 2 * time.Second
 
-// checkMap fails with proc.ErrHangs if the memory map of a process is held, or if its session has
-// delayed the move for longestCheck. It adds to waited how long the check took.
-func (h *hook) checkMap(p proc.Process, waited *time.Duration) error {
+// checkMap fails with proc.ErrHangs if the memory map of a process is held, or if such checks took
+// longestCheck so far, which is waited. It adds to waited how long the check took. uid is as for
+// proc.Environs.Read.
+func (h *hook) checkMap(uid, pid int, waited *time.Duration) error {
 	if *waited > longestCheck {
-		return fmt.Errorf("session %d: %w", p.Session, proc.ErrHangs)
+		return fmt.Errorf("process %d: %w", pid, proc.ErrHangs)
 	}
 	began := time.Now()
 	defer func() { *waited += time.Since(began) }()
-	return h.environs.CheckMap(p.UID, p.PID)
+	return h.environs.CheckMap(uid, pid)
 }
 
 // afterEnd handles a process whose pid was reused while its predecessor was being moved. If the
@@ -240,7 +241,7 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 				"which is in the job", m.PID, m.Comm, m.UID)
 			return nil
 		}
-		_, err = j.Attach(m.hold, func() error { return h.checkMap(m.Process, new(time.Duration)) })
+		_, err = j.Attach(m.hold, func() error { return h.checkMap(m.UID, m.PID, new(time.Duration)) })
 		if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 			return nil
 		}
