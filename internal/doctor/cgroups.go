@@ -31,7 +31,7 @@ func (k *kernel) examineCgroups(namespace string) []Finding {
 	findings = append(findings, k.examineNesting()...)
 	if err := k.trusted(); err != nil {
 		findings = append(findings, blocking("attributes of cgroups", err.Error(),
-			"give hookhost CAP_SYS_ADMIN; without trusted.* attributes no cgroup says whose it is"))
+			"give hookhost CAP_SYS_ADMIN; without trusted.* attributes cgroups cannot be marked as a job's"))
 	}
 	for _, u := range k.uses() {
 		findings = append(findings, k.examineController(u))
@@ -78,8 +78,8 @@ func (k *kernel) examineMoves(f Finding) Finding {
 	case k.since(6, 0):
 		f.Found += "; the first process in a while that is moved into a job (attach, launch by pbs_mom) " +
 			"waits some milliseconds for the kernel"
-		f.Advice = "mount -o remount,favordynmods " + k.v2.Path(".") + " takes the wait away and makes fork and exit " +
-			"a little slower: for nodes of many short jobs"
+		f.Advice = "mount -o remount,favordynmods " + k.v2.Path(".") + " avoids the wait, but makes fork and exit " +
+			"a little slower: for nodes with many short jobs"
 	}
 	return f
 }
@@ -91,7 +91,7 @@ func (k *kernel) examineNamespace(namespace string) []Finding {
 		if m.Root != "/" {
 			return []Finding{degraded(what,
 				fmt.Sprintf("%s shows %s of the hierarchy only: this is a container", m.Point, m.Root),
-				"limits of the container hold for all jobs together; run hookhost on the host, "+
+				"the container's limits apply to all jobs together; run hookhost on the host, "+
 					"or mount the host's /sys/fs/cgroup into the container")}
 		}
 	}
@@ -99,7 +99,7 @@ func (k *kernel) examineNamespace(namespace string) []Finding {
 		return nil
 	}
 	return []Finding{degraded(what, "this process is in its own cgroup namespace ("+namespace+"): "+
-		"what it sees as the root is a part of the host's tree",
+		"the root that it sees is only a part of the host's tree",
 		"run hookhost in the host's cgroup namespace (docker run --cgroupns=host, podman run --cgroupns=host)")}
 }
 
@@ -109,7 +109,7 @@ func (k *kernel) examineNesting() []Finding {
 	for _, m := range k.mounts {
 		if m.ReadOnly {
 			return []Finding{blocking(what,
-				m.Point+" is mounted read-only, as in a container: no cgroup can be made",
+				m.Point+" is mounted read-only, as in a container: no cgroup can be created",
 				"mount -o remount,rw "+m.Point+"; for a container, give it the host's /sys/fs/cgroup read-write")}
 		}
 	}
@@ -119,13 +119,13 @@ func (k *kernel) examineNesting() []Finding {
 	}
 	pids, err := k.v2.ReadFile("cgroup.procs")
 	if err == nil && len(pids) > 0 && len(k.words("cgroup.subtree_control")) == 0 {
-		return []Finding{degraded(what, "what is seen as the root of the v2 tree is a cgroup with processes in it: "+
-			"it can pass no controller down", "give the unit or container that hookhost is in Delegate=yes "+
+		return []Finding{degraded(what, "the visible root of the v2 tree is a cgroup that contains processes: "+
+			"it cannot pass controllers down", "give hookhost's unit or container Delegate=yes, "+
 			"and move its processes into a cgroup below (DelegateSubgroup=, systemd 254)")}
 	}
-	return []Finding{degraded(what, "what is seen as the root of the v2 tree lies below something else, "+
-		"whose limits hold for all jobs together",
-		"run hookhost on the host; or give the unit or container that it is in Delegate=yes, and no limits")}
+	return []Finding{degraded(what, "the visible root of the v2 tree is below another cgroup, "+
+		"whose limits apply to all jobs together",
+		"run hookhost on the host; or give its unit or container Delegate=yes, and no limits")}
 }
 
 // examineFeatures reports what individual interface files make possible.

@@ -36,13 +36,13 @@ func TestPartOfATreeIsNotTakenForItsRoot(t *testing.T) {
 	}
 	k.v2 = below
 	f := k.examineNesting()
-	if len(f) != 1 || f[0].Blocks || !strings.Contains(f[0].Found, "lies below something else") {
+	if len(f) != 1 || f[0].Blocks || !strings.Contains(f[0].Found, "below another cgroup") {
 		t.Errorf("a part of a tree: %+v", f)
 	}
 	fake.Spawn("system.slice")
 	f = k.examineNesting()
 	if len(f) != 1 || !strings.Contains(f[0].Advice, "Delegate=yes") ||
-		!strings.Contains(f[0].Found, "processes in it") {
+		!strings.Contains(f[0].Found, "contains processes") {
 		t.Errorf("with processes in its root: %+v", f)
 	}
 	k.mounts[0].ReadOnly = true

@@ -25,9 +25,9 @@ func (k *kernel) uses() []use {
 	}
 	uses := []use{
 		{"memory", "[memory]", c.Memory.Enabled, memoryUse(c), "mem is not enforced"},
-		{"cpuset", "[cpuset]", c.Cpuset.Enabled, "jobs have cpus of their own", "jobs have no cpus of their own"},
+		{"cpuset", "[cpuset]", c.Cpuset.Enabled, "jobs get separate cpus", "jobs do not get separate cpus"},
 		{"cpu", "[cpu]", c.CPU.Enabled, "cpu time is shared by ncpus", "cpu time is not shared by ncpus"},
-		{"pids", "[pids]", c.Pids.Enabled, pidsUse(c), "the number of tasks is not bounded"},
+		{"pids", "[pids]", c.Pids.Enabled, pidsUse(c), "the number of tasks is not limited"},
 		{"hugetlb", "[hugetlb]", c.Hugetlb.Enabled, "hpmem is enforced by the kernel", "hpmem is not enforced"},
 		{"io", "[io]", c.IO.Enabled, io, "jobs are not throttled on block devices"},
 	}
@@ -57,9 +57,9 @@ func memoryUse(c *config.File) string {
 func pidsUse(c *config.File) string {
 	switch c.Pids.Max {
 	case config.PidsByCPUs:
-		return fmt.Sprintf("a job may have a part of all jobs' tasks by its cpus, %d at least", config.LeastPart)
+		return fmt.Sprintf("a job may have its share, by cpus, of all jobs' tasks, at least %d", config.LeastPart)
 	case 0:
-		return "the tasks of a job are bounded only where it asks for it (-l pids=N): max = 0 in [pids]"
+		return "the tasks of a job are limited only if it requests that (-l pids=N): max = 0 in [pids]"
 	}
 	return fmt.Sprintf("a job may have %d tasks", c.Pids.Max)
 }
@@ -126,7 +126,7 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 		return "cgroup v2 has no such controller, and that of v1 is not mounted",
 			mount + `; or have packets matched by the path of a job's cgroup (nft: socket cgroupv2)`
 	case name == "io" && !v2:
-		return "io.max is cgroup v2's, and the controller is not there", bootV2
+		return "io.max needs the io controller of cgroup v2, which is missing", bootV2
 	case known && c.Hierarchy == 0 && !v2:
 		return "the kernel has it, but it is not mounted", mount
 	case known && c.Hierarchy != 0:
@@ -134,5 +134,5 @@ func (k *kernel) whyNot(name string) (found, advice string) {
 			"umount it, or boot with cgroup_no_v1=" + name
 	}
 	option := cmp.Or(kernelConfig[name], "CONFIG_CGROUP_"+strings.ToUpper(name))
-	return "the kernel has none", "use a kernel with " + option
+	return "the kernel does not have it", "use a kernel with " + option
 }

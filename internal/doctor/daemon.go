@@ -72,21 +72,21 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 	}
 	switch {
 	case info.Error != "":
-		return []Finding{degraded(what, "the daemon runs with what it read before: "+info.Error,
+		return []Finding{degraded(what, "the daemon still uses what it read before: "+info.Error,
 			"correct the file: the daemon does not start with it")}
 	case len(info.Restart) > 0:
-		found := "the daemon does not have what " + file + " says, and a reload is refused: " +
+		found := "the daemon does not use all of " + file + " yet, and a reload is refused: " +
 			waiting(info.Restart)
 		if len(info.Reload) > 0 {
-			found += "; nor " + waiting(info.Reload)
+			found += "; also waiting: " + waiting(info.Reload)
 		}
 		return []Finding{degraded(what, found,
-			"once no job runs: systemctl restart hookhost; or put the file back as it was")}
+			"when no job is running: systemctl restart hookhost; or restore the file")}
 	case len(info.Reload) > 0:
-		return []Finding{degraded(what, "the daemon does not have what "+file+" says: "+waiting(info.Reload),
+		return []Finding{degraded(what, "the daemon does not use all of "+file+" yet: "+waiting(info.Reload),
 			"systemctl reload hookhost, or SIGHUP to the daemon")}
 	}
-	return []Finding{ok(what, "the daemon has what "+file+" says")}
+	return []Finding{ok(what, "the daemon uses "+file)}
 }
 
 // examineRefused reports how often the daemon has refused calls.
@@ -99,7 +99,7 @@ func (d daemon) examineRefused() []Finding {
 		return nil
 	}
 	slices.Sort(kinds)
-	return []Finding{ok("refused", "since the daemon started: "+strings.Join(kinds, ", ")+"; its log tells who")}
+	return []Finding{ok("refused", "since the daemon started: "+strings.Join(kinds, ", ")+"; its log shows who")}
 }
 
 // examineHooks reports whether the programs of the registered hooks can be started.
@@ -107,8 +107,8 @@ func (n *Node) examineHooks() []Finding {
 	const what = "hooks"
 	var findings []Finding
 	if !n.Settings.File.Host.Enabled {
-		findings = append(findings, ok(what, "[host] is not enabled on this host: its jobs are left alone, "+
-			"unless a hook of this site does something to them"))
+		findings = append(findings, ok(what, "[host] is not enabled on this host: hookhost leaves its jobs alone, "+
+			"except for hooks of this site"))
 	}
 	r, err := n.Hooks()
 	if err != nil {
@@ -117,14 +117,14 @@ func (n *Node) examineHooks() []Finding {
 	hooks, err := r.List()
 	if err != nil {
 		findings = append(findings, blocking(what, err.Error(),
-			"make the folder readable: without it the daemon does not start"))
+			"make the directory readable: otherwise the daemon does not start"))
 	}
 	for _, h := range hooks {
 		f := ok("hook "+h.Name, h.Program)
 		if h.Fault != "" {
 			f = blocking(f.What, "its file cannot be used: "+h.Fault,
 				"correct or delete "+filepath.Join(r.Dir, h.Name+".toml")+"; until then no reload takes effect, and "+
-					"its events fail once the daemon is started anew")
+					"after a restart of the daemon its events fail")
 		} else if !h.Enabled {
 			f.Found = "not enabled"
 		} else if err := r.CheckProgram(h); err != nil {

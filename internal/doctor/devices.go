@@ -29,18 +29,18 @@ func (k *kernel) examineDeviceFilter(probe func() error) Finding {
 	v1 := k.tree.Mode() == cgroup.ModeV1
 	switch {
 	case !k.cfg.Devices.Enabled:
-		return ok(what, "[devices] is not enabled: jobs open what file permissions let them")
+		return ok(what, "[devices] is not enabled: jobs can open whatever file permissions allow")
 	case v1 && !k.tree.Has("devices"):
 		return blocking(what, "there is neither a cgroup v2 tree nor the v1 devices controller, and no job can begin",
 			"mount one of them, "+off)
 	case v1:
-		return ok(what, "the v1 devices controller: jobs open what they were given")
+		return ok(what, "the v1 devices controller: jobs can open only what they were granted")
 	}
 	if err := probe(); err != nil {
 		return blocking(what, err.Error()+", and no job can begin", "use a kernel with CONFIG_CGROUP_BPF; "+
 			"give the daemon CAP_SYS_ADMIN, and in a container allow bpf in the seccomp profile; "+off)
 	}
-	return ok(what, "eBPF on the v2 tree: jobs open what they were given")
+	return ok(what, "eBPF on the v2 tree: jobs can open only what they were granted")
 }
 
 // examineInventory reports which devices jobs can get, according to the devices hook. k is nil if
@@ -57,7 +57,7 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 	case errors.Is(err, fs.ErrPermission):
 		return []Finding{degraded(what, err.Error(), "run doctor as root")}
 	case err != nil:
-		return []Finding{degraded(what, err.Error(), "restart the daemon: it looks again")}
+		return []Finding{degraded(what, err.Error(), "restart the daemon: it searches again")}
 	}
 	findings := []Finding{ok(what, countDevices(inv))}
 	if n.Settings.File.Devices.Blocks > 0 && k != nil {
@@ -71,10 +71,10 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 		switch {
 		case s.Error != "":
 			findings = append(findings, degraded(name, s.Error,
-				"jobs are given what was found: mend it and reload the daemon"))
+				"jobs get the devices that were found: fix this and reload the daemon"))
 		case s.Note != "" && s.Name == "allow":
-			findings = append(findings, degraded(name, s.Note, "take it out of allow in [devices]; "+
-				"what is left out only as long as devices are not known comes back by itself"))
+			findings = append(findings, degraded(name, s.Note, "remove it from allow in [devices]; "+
+				"entries that are left out only while devices are unknown return automatically"))
 		case s.Name == "blocks": // reported above, for the current configuration
 		case s.Note != "":
 			findings = append(findings, ok(name, s.Note))
@@ -105,7 +105,7 @@ func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, in
 	blocks, err := placement.Blocks(node, req, n)
 	if err != nil {
 		return blocking(what, err.Error()+": jobs that ask for blocks get none",
-			"set blocks in [devices] to what divides the devices of each model, and is no more than the cores")
+			"set blocks in [devices] to a number that divides the devices of each model, at most the number of cores")
 	}
 	first := blocks[0]
 	counts := map[string]int{}
@@ -183,7 +183,7 @@ func countDevices(inv *inventory.Inventory) string {
 	for i, r := range resources {
 		resources[i] = fmt.Sprintf("%s=%d", r, counts[r])
 	}
-	return cmp.Or(strings.Join(resources, ", "), "none that jobs could be given")
+	return cmp.Or(strings.Join(resources, ", "), "none for jobs")
 }
 
 // examineDevice is a row for a device: its resource, its location and its kind.

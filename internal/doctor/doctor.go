@@ -59,8 +59,8 @@ func impossible(what, found, advice string) Finding {
 }
 
 func unknown(what string) Finding {
-	return Finding{What: what, Status: Unknown, Found: "shows once the daemon or a job has run",
-		Advice: "start the daemon and look again"}
+	return Finding{What: what, Status: Unknown, Found: "not known until the daemon or a job has run",
+		Advice: "start the daemon and run doctor again"}
 }
 
 // blocking is impossible for something that the configuration needs.

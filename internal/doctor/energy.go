@@ -15,7 +15,7 @@ func (k *kernel) examineEnergy() []Finding {
 	_, err := rapl.Open(k.roots.Sys)
 	switch {
 	case err == nil:
-		return []Finding{ok(what, "jobs have their part of what the processors and their memory use")}
+		return []Finding{ok(what, "each job gets its share of the energy of processors and memory")}
 	case errors.Is(err, rapl.ErrNone):
 		return []Finding{impossible(what, err.Error(), "modprobe intel_rapl_msr; or set energy = false in [billing]")}
 	}

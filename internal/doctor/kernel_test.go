@@ -118,16 +118,16 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			pass: []string{"cpuset", "cpu", "memory"},
 			edit: func(f *config.File) { f.Pids.Max = 10 },
 			want: []want{
-				{"pids controller", "impossible", "the kernel has none", "CONFIG_CGROUP_PIDS"}},
+				{"pids controller", "impossible", "the kernel does not have it", "CONFIG_CGROUP_PIDS"}},
 			blocks: []string{"pids controller"}},
 		{name: "v1", kernel: kernfstest.NewV1(),
 			want: []want{
 				{"cgroups", "degraded", "v1 only", "cgroup2"},
 				{"cgroup.kill", "degraded", "process by process", "5.14"},
 				{"freezer", "ok", "", ""},
-				{"pressure (PSI)", "degraded", "v2 tree only", "cgroup2"},
+				{"pressure (PSI)", "degraded", "only a cgroup v2 tree", "cgroup2"},
 				{"kill of whole jobs", "degraded", "one process", "boot with"},
-				{"io controller", "impossible", "cgroup v2's", "boot with"}}},
+				{"io controller", "impossible", "io controller of cgroup v2", "boot with"}}},
 		{name: "v1 without swap accounting", kernel: kernfstest.NewV1(kernfstest.Without("swap")),
 			want: []want{{"swap accounting", "degraded", "off: vmem is not enforced", "swapaccount=1"}}},
 		{name: "v1, memory off at boot", kernel: kernfstest.NewV1(kernfstest.Without("memory")),
@@ -148,7 +148,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			edit: func(f *config.File) { f.Hugetlb.Enabled = true },
 			want: []want{
 				{"hugetlb controller", "ok", "hpmem", ""},
-				{"huge pages", "degraded", "none is reserved", "nr_hugepages"}}},
+				{"huge pages", "degraded", "none are reserved", "nr_hugepages"}}},
 		{name: "nothing is enabled", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {
 			f.Memory.Enabled, f.Memsw.Enabled, f.Cpuset.Enabled = false, false, false
 			f.CPU.Enabled, f.Pids.Enabled = false, false
@@ -171,7 +171,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"memory controller", "ok", "rss is sampled, page cache is not counted; the kernel limits both", ""},
 				{"high_percent", "degraded", "rss", "both"},
 				{"kill of whole jobs", "ok", "oom_group = false", ""},
-				{"swap accounting", "ok", "where a job asks for it", ""}}},
+				{"swap accounting", "ok", "if a job requests it", ""}}},
 		{name: "both", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) { f.Memory.Enforce = "both" },
 			want: []want{
 				{"memory controller", "ok", "enforced by the kernel, page cache included; rss is sampled as well",
@@ -182,7 +182,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		},
 			want: []want{
 				{"high_percent", "impossible", "memory.high needs cgroup v2", "boot with"},
-				{"enable_controllers", "impossible", "no effect", "take it out"}}},
+				{"enable_controllers", "impossible", "no effect", "remove it from"}}},
 		{name: "controllers without limits on v1", kernel: kernfstest.NewV1(kernfstest.Without("rdma")),
 			edit: func(f *config.File) {
 				f.Blkio.Enabled, f.NetCls.Enabled, f.PerfEvent.Enabled, f.RDMA.Enabled = true, true, true, true
@@ -191,7 +191,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"blkio controller", "ok", "each job has a cgroup in it", ""},
 				{"net_cls controller", "ok", "each job", ""},
 				{"perf_event controller", "ok", "each job", ""},
-				{"rdma controller", "impossible", "the kernel has none", "CONFIG_CGROUP_RDMA"},
+				{"rdma controller", "impossible", "the kernel does not have it", "CONFIG_CGROUP_RDMA"},
 				{"net_prio controller", "", "", ""}},
 			blocks: []string{"rdma controller"}},
 		{name: "controllers without limits on v2", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {
@@ -228,7 +228,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "a controller that is none", kernel: kernfstest.NewV2(), pass: all,
 			edit: func(f *config.File) { f.Cgroup.EnableControllers = []string{"io", "hugtelb"} },
 			want: []want{
-				{"enable_controllers", "impossible", "hugtelb: the v2 tree has no such controller", "take it out"}},
+				{"enable_controllers", "impossible", "hugtelb: the v2 tree has no such controller", "remove it from"}},
 			blocks: []string{"enable_controllers"}},
 		{name: "no such device", kernel: kernfstest.NewV2(), pass: all, edit: func(f *config.File) {
 			f.IO.Enabled = true
@@ -240,12 +240,12 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"io.max", "impossible", "8:0 has a limit already", ""}}, blocks: []string{"io.max"}},
 		{name: "nothing has run", kernel: kernfstest.NewV2(),
 			want: []want{
-				{"cgroup.kill", "unknown", "once the daemon", "start"}},
+				{"cgroup.kill", "unknown", "until the daemon", "start"}},
 			// nobody passes them down here
 			blocks: []string{"cpu controller", "cpuset controller", "memory controller"}},
 		{name: "time limits", kernel: kernfstest.NewV2(), pass: all, want: []want{
 			{"walltime", "ok",
-				"no limit if it asks for none; warnings @300; SIGTERM at the end and SIGKILL 30s later; under " +
+				"requests, or no limit; warnings @300; SIGTERM at the end and SIGKILL 30s later; under " +
 					"pbs_mom 5m after", ""},
 			{"cput", "ok", "enforced", ""}}},
 		{name: "a node's own time limits", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
@@ -254,8 +254,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			w.Grace, w.Signals = config.Duration(time.Minute), nil
 		},
 			want: []want{
-				{"walltime", "ok", "what it asks for, 48h at most; 1m30s of overtime; " +
-					"no warning unless it asks for one; SIGTERM at the end and SIGKILL 1m later", ""}}},
+				{"walltime", "ok", "that it requests, at most 48h; 1m30s of overtime; " +
+					"no warning unless it requests one; SIGTERM at the end and SIGKILL 1m later", ""}}},
 		{name: "nobody counts cpu time", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")),
 			want: []want{{"cput", "impossible", "no cpuacct controller", "mount"}}},
 		{name: "no time limits", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")),
@@ -306,7 +306,7 @@ func TestMissingControllerIsExplained(t *testing.T) {
 		{&procfs.CgroupSummary{Enabled: 1}, "not mounted", "mount -t cgroup -o memory none /sys/fs/cgroup/memory"},
 		{&procfs.CgroupSummary{Enabled: 1, Hierarchy: 7},
 			"bound to a v1 hierarchy that is not mounted below", "cgroup_no_v1=memory"},
-		{nil, "the kernel has none", "CONFIG_MEMCG"},
+		{nil, "the kernel does not have it", "CONFIG_MEMCG"},
 	} {
 		delete(k.controllers, "memory")
 		if tt.summary != nil {

@@ -37,9 +37,9 @@ func (k *kernel) examineSwap() Finding {
 	case !k.tree.Has("memory"):
 		return impossible(what, "vmem is not enforced: there is no memory controller", "see memory controller")
 	case inForce && !limitsMem:
-		return ok(what, byKernel+" where a job asks for it")
+		return ok(what, byKernel+" if a job requests it")
 	case inForce && noSwap:
-		return ok(what, byKernel+"; this node has no swap, so that mem is the limit that counts")
+		return ok(what, byKernel+"; this node has no swap, so mem is the effective limit")
 	case inForce:
 		return ok(what, byKernel)
 	case v2 && notYet:
@@ -50,7 +50,7 @@ func (k *kernel) examineSwap() Finding {
 		advice = "boot without swapaccount=0, with a kernel that has CONFIG_SWAP"
 	}
 	if noSwap {
-		return degraded(what, "off: vmem is not enforced; this node has no swap, so that mem bounds vmem as well",
+		return degraded(what, "off: vmem is not enforced; this node has no swap, so mem limits vmem too",
 			advice)
 	}
 	return degraded(what, "off: vmem is not enforced, and a job may swap as much as there is", advice)
@@ -61,11 +61,11 @@ func (k *kernel) examineOOM() Finding {
 	const what = "kill of whole jobs"
 	switch {
 	case !k.cfg.Memory.Enabled:
-		return ok(what, "[memory] is not enabled: no job is killed for its own memory, "+
-			"and of one that the node kills for, one process dies")
+		return ok(what, "[memory] is not enabled: no job has a memory limit, "+
+			"and if the node runs out of memory, the kernel kills single processes")
 	case !k.cfg.Memory.OOMGroup:
 		return ok(what, "oom_group = false in [memory]: the kernel kills one process of a job that is out of memory, "+
-			"unless the job asks for other")
+			"unless the job requests otherwise")
 	case k.tree.Mode() != cgroup.ModeV2:
 		return degraded(what, "oom_group in [memory] has no effect, memory.oom.group needs cgroup v2: "+
 			"the kernel kills one process of a job that is out of memory", bootV2)
@@ -89,10 +89,10 @@ func (k *kernel) examinePressure() Finding {
 	const what = "pressure (PSI)"
 	switch {
 	case k.v2 == nil:
-		return degraded(what, "reports have none: it is counted in a cgroup v2 tree only",
+		return degraded(what, "reports do not have it: only a cgroup v2 tree counts it",
 			"mount -t cgroup2 none /sys/fs/cgroup/unified")
 	case !k.pressure:
-		return degraded(what, "reports have none: it is off in this kernel",
+		return degraded(what, "reports do not have it: it is off in this kernel",
 			"boot with psi=1 (a kernel with CONFIG_PSI, Linux 4.20)")
 	}
 	return k.examineFeature(feature{what, "psi", "cpu.pressure",
@@ -117,13 +117,13 @@ func (k *kernel) examineHugePages() Finding {
 	case len(pools) > 0 && k.cfg.Hugetlb.Enabled:
 		return ok(what, strings.Join(pools, ", "))
 	case len(pools) > 0:
-		return degraded(what, strings.Join(pools, ", ")+", which any job can take: [hugetlb] is not enabled",
+		return degraded(what, strings.Join(pools, ", ")+", which any job can use: [hugetlb] is not enabled",
 			"set enabled = true in [hugetlb]")
 	case k.cfg.Hugetlb.Enabled:
-		return degraded(what, "none is reserved: no job that asks for hpmem can run",
+		return degraded(what, "none are reserved: no job that requests hpmem can run",
 			"sysctl vm.nr_hugepages=N, or boot with hugepages=N")
 	}
-	return ok(what, "none is reserved")
+	return ok(what, "none are reserved")
 }
 
 // excluded returns the cpus that jobs do not get. The text was checked when it was loaded.

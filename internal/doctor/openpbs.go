@@ -53,7 +53,7 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 // the script uses. name is "" if pbs_mom does not have our hook.
 func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
 	if name == "" {
-		return impossible("PBS hook", "none of hookhost's in "+string(dir)+": pbs_mom does not call hookhost",
+		return impossible("PBS hook", "hookhost's is not in "+string(dir)+": pbs_mom does not call hookhost",
 			"on the PBS server's host: hookhost openpbs install, or what 'hookhost openpbs print' prints")
 	}
 	what, path := "PBS hook "+name, dir.Script(name)
@@ -93,8 +93,8 @@ func examineResource(dir openpbs.MoMHooks) []Finding {
 	case momhook.ParseResourcedef(text).Knows(momhook.DiagMessages):
 		return nil
 	}
-	return []Finding{degraded(what, "the server does not know it: that a job was killed for lack of memory "+
-		"is neither in qstat nor in accounting", "hookhost openpbs install, on the PBS server's host")}
+	return []Finding{degraded(what, "the server does not know it, so neither qstat nor accounting shows "+
+		"that a job was killed because memory ran out", "hookhost openpbs install, on the PBS server's host")}
 }
 
 // examinePython reports which program answers hooks' events. PBS's own program, the usual one, is

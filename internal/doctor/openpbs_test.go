@@ -39,7 +39,7 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 		status Status
 		found  string
 	}{
-		{"none", map[string]string{"other.PY": "import pbs\n"}, Impossible, "none of hookhost's"},
+		{"none", map[string]string{"other.PY": "import pbs\n"}, Impossible, "hookhost's is not in "},
 		{"ours", map[string]string{"h.PY": ours, "h.HK": control}, OK, "h.PY, calls /run/hookhost/hookhost.sock"},
 		{"disabled", map[string]string{"h.PY": ours, "h.HK": "enabled=false\n"}, Impossible, "is not enabled"},
 		{"older", map[string]string{"h.PY": older, "h.HK": control}, Degraded, "another version"},

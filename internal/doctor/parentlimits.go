@@ -30,7 +30,7 @@ func (k *kernel) examineParent() Finding {
 		case is == nil:
 			above = append(above, fmt.Sprintf("%s %s is not in force", part, text(most)))
 		default:
-			above = append(above, fmt.Sprintf("%s %s is in force in place of %s", part, text(*is), text(most)))
+			above = append(above, fmt.Sprintf("%s %s is in force instead of %s", part, text(*is), text(most)))
 		}
 	}
 	size := func(n int64) string { return pbs.Size(n).KB() }
@@ -41,14 +41,14 @@ func (k *kernel) examineParent() Finding {
 		tasks := k.cfg.Pids.Left(node.Tasks)
 		if most, err := k.tree.PidsAbove(); err == nil && most != nil && *most < tasks {
 			return degraded(what, fmt.Sprintf("%s.service, or a container that it is in, has pids.max %d: "+
-				"jobs have that in place of %d", k.cfg.Cgroup.Prefix, *most, tasks), "give the unit TasksMax=infinity")
+				"jobs have that instead of %d", k.cfg.Cgroup.Prefix, *most, tasks), "give the unit TasksMax=infinity")
 		}
 		add("tasks", now.Pids, tasks, func(n int64) string { return fmt.Sprint(n) })
 	}
 	switch {
 	case len(above) > 0:
 		return degraded(what, strings.Join(above, "; ")+": jobs have more",
-			"it is lowered at an exechost_periodic, once they have less")
+			"it is lowered at an exechost_periodic, after they use less")
 	case len(parts) == 0:
 		return ok(what, "none: neither [memory] nor [pids] is enabled")
 	}

@@ -25,10 +25,10 @@ func TestLimitsOfAllJobsAreFound(t *testing.T) {
 		{"before the first job", nil, nil, "", OK, "mem 15728640kb, tasks 117965"},
 		{"in force", nil, &cgroup.Limits{Mem: n(mem), Pids: n(117965)}, "", OK, "mem 15728640kb, tasks 117965"},
 		{"more is in use", nil, &cgroup.Limits{Mem: n(16 << 30), Pids: n(117965)}, "", Degraded,
-			"mem 16777216kb is in force in place of 15728640kb: jobs have more"},
+			"mem 16777216kb is in force instead of 15728640kb: jobs have more"},
 		{"none in force", nil, &cgroup.Limits{Mem: n(mem)}, "", Degraded, "tasks 117965 is not in force"},
 		{"a TasksMax of the unit", nil, &cgroup.Limits{Mem: n(mem), Pids: n(5000)}, "5000", Degraded,
-			"pids.max 5000: jobs have that in place of 117965"},
+			"pids.max 5000: jobs have that instead of 117965"},
 		{"nothing enabled", func(f *config.File) { f.Memory.Enabled, f.Pids.Enabled = false, false },
 			&cgroup.Limits{}, "", OK, "none"},
 	} {

@@ -43,9 +43,8 @@ func (r rights) has(capability int) bool { return r.capabilities&(1<<capability)
 // and any change to a process with other ids than the caller's. At execjob_launch the program of
 // pbs_mom still runs as root, and pbs_mom has set RLIMIT_AS to pvmem (openpbs
 // src/resmom/linux/mom_mach.c, mom_set_limits).
-const lostRlimits = "[rlimits], manage_rlimit_as, -l rlimit_... and pvmem hold in what pbs_mom starts, unless a " +
-	"limit would have to be raised; where one is to be set, 'hookhost attach' of another user's process and " +
-	"'hookhost run -u' fail"
+const lostRlimits = "for what pbs_mom starts, [rlimits], manage_rlimit_as, -l rlimit_... and pvmem cannot raise " +
+	"limits; if one has to be set, 'hookhost attach' of another user's process and 'hookhost run -u' fail"
 
 const lostUsers = "hookhost run -u does not work"
 
@@ -72,7 +71,7 @@ func (r rights) examine() []Finding {
 	user := ok("user", "root")
 	if r.uid != 0 {
 		user = degraded("user", fmt.Sprintf("uid %d", r.uid),
-			"run doctor as root, as the daemon is: some of what follows may look different to it")
+			"run doctor as root, like the daemon: some findings below may be different for it")
 	}
 	findings := []Finding{user}
 	if !r.known || r.uid != 0 && r.daemon == 0 {
@@ -122,5 +121,5 @@ func examinePidfd(err error) Finding {
 		return degraded(what, "pidfd_open is "+refusal(err),
 			"Linux 5.3 or newer; in a container, allow it in the seccomp profile")
 	}
-	return ok(what, "a signal cannot hit a process that came after the one it was meant for")
+	return ok(what, "a signal cannot reach a later process with the same pid")
 }

@@ -31,7 +31,7 @@ func (k *kernel) examineEnabled() []Finding {
 	}
 	const what = "enable_controllers"
 	found := strings.Join(missing, ", ") + ": the v2 tree has no such controller (cgroup.controllers)"
-	advice := "take it out of enable_controllers in [cgroup], or use a kernel that has it"
+	advice := "remove it from enable_controllers in [cgroup], or use a kernel that has it"
 	if k.tree.Mode() == cgroup.ModeV2 { // Prepare fails
 		return []Finding{blocking(what, found+", and no job can begin", advice)}
 	}
@@ -64,7 +64,7 @@ func (k *kernel) examineFlags() []Finding {
 	var findings []Finding
 	if c.MemHardwall && !k.tree.Has("hardwall") {
 		findings = append(findings, impossible("mem_hardwall", "mem_hardwall"+lost+
-			"the memory of a job's programs is on its NUMA nodes, the kernel's own for it may be on others",
+			"the memory of a job's programs is on its NUMA nodes, but the kernel's memory for it may be on others",
 			"set mem_hardwall = false in [cpuset]; or boot with cgroup v1"))
 	}
 	if c.MemorySpreadPage && !k.tree.Has("spread") {

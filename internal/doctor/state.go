@@ -82,12 +82,12 @@ func (v volume) examine() Finding {
 	const elsewhere = "put it on a local disk: --state or HOOKHOST_STATE"
 	name := v.dir
 	if !v.made {
-		name += " (it is not made yet)"
+		name += " (not created yet)"
 	}
 	switch {
 	case v.foreign != nil:
 		return blocking(what, fmt.Sprintf("%s: %v", name, v.foreign),
-			"chown root and chmod 0700 it, once you know who has written there")
+			"chown root and chmod 0700 it, when you know who wrote there")
 	case v.readOnly:
 		return blocking(what, name+" is on a file system that is mounted read-only", "remount it, or "+elsewhere)
 	case v.free < leastRoom || v.noInodes:

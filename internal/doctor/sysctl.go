@@ -20,7 +20,7 @@ func (k *kernel) examineUnprotected() []Finding {
 	}
 	if forced := k.sysctl("kernel/shm_rmid_forced"); forced != "" && forced != "1" {
 		findings = append(findings, degraded("System V IPC",
-			"what a job leaves stays: shared memory, semaphores, message queues",
+			"shared memory, semaphores and message queues of a job stay after its end",
 			"sysctl kernel.shm_rmid_forced=1 removes shared memory that nobody has attached"))
 	}
 	return findings

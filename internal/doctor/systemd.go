@@ -52,7 +52,7 @@ func (u unit) examine() []Finding {
 	}
 	version := ok(what, fmt.Sprintf("version %d", u.version))
 	if u.version < 236 {
-		version = degraded(what, version.Found+": too old to tell which cgroups it leaves alone",
+		version = degraded(what, version.Found+": too old to show which cgroups it leaves alone",
 			"systemd 236 or newer")
 	}
 	return []Finding{version, u.examineDelegation()}
@@ -62,13 +62,13 @@ func (u unit) examineDelegation() Finding {
 	const what = "unit of the jobs"
 	switch {
 	case !u.active && !u.made:
-		return ok(what, u.name+" is made when the daemon or a job starts")
+		return ok(what, u.name+" is created when the daemon or a job starts")
 	case !u.active:
 		return degraded(what,
-			u.name+" is not active, and its cgroup is there: whoever made it, systemd does not know it",
+			u.name+" is not active, but its cgroup exists: systemd does not manage it",
 			"systemctl start "+u.name)
 	case u.made && !u.delegated:
-		return blocking(what, u.name+" is without Delegate=yes: systemd would take the jobs' controllers away",
+		return blocking(what, u.name+" does not have Delegate=yes: systemd would take controllers away from jobs",
 			"systemctl cat "+u.name+", and give it Delegate=yes; or delete its unit file")
 	}
 	return ok(what, u.name+" is active and delegated")

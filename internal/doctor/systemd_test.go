@@ -26,7 +26,7 @@ func TestUnitOfTheJobsIsExamined(t *testing.T) {
 			true},
 		{"old", func(u *unit) { u.version = 219 }, []Status{"degraded", "ok"}, "219", false},
 		{"no unit yet", func(u *unit) { u.active, u.made, u.delegated = false, false, false },
-			[]Status{"ok", "ok"}, "is made when", false},
+			[]Status{"ok", "ok"}, "is created when", false},
 		{"made by hand", func(u *unit) { u.active = false }, []Status{"ok", "degraded"}, "not active", false},
 		{"without Delegate", func(u *unit) { u.delegated = false }, []Status{"ok", "impossible"}, "Delegate=yes", true},
 	} {

@@ -19,26 +19,26 @@ func (k *kernel) examineWalltime() []Finding {
 	findings := []Finding{ok(what, limitsOf(w))}
 	if k.tree.Mode() == cgroup.ModeV1 && !k.tree.Has("cpuacct") { // a v2 cgroup counts without any controller
 		return append(findings, impossible(cput,
-			"no job is ended for its cpu time, which nobody counts: there is no cpuacct controller",
+			"no job is ended for its cpu time, because nothing counts it: there is no cpuacct controller",
 			"mount the v1 controller cpuacct, with cpu; better, "+bootV2))
 	}
 	return append(findings, ok(cput, "enforced, by the cpu time that the kernel counts for the job"))
 }
 
 func limitsOf(w config.Walltime) string {
-	asked := "a job has what it asks for, and no limit if it asks for none"
+	asked := "a job has the walltime that it requests, or no limit"
 	if w.Maximum > 0 {
-		asked = fmt.Sprintf("a job has what it asks for, %s at most", briefly(w.Maximum))
+		asked = fmt.Sprintf("a job has the walltime that it requests, at most %s", briefly(w.Maximum))
 	}
 	if w.Overtime > 0 {
 		asked += fmt.Sprintf("; %s of overtime", briefly(w.Overtime))
 	}
-	warnings := "no warning unless it asks for one"
+	warnings := "no warning unless it requests one"
 	if len(w.Signals) > 0 {
 		warnings = "warnings " + strings.Join(w.Signals, " ")
 	}
 	return fmt.Sprintf("%s; %s; SIGTERM at the end and SIGKILL %s later; under pbs_mom %s after MoM should have "+
-		"done it",
+		"ended it",
 		asked, warnings, briefly(w.Grace), briefly(w.MoMMargin))
 }
 

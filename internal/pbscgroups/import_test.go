@@ -251,7 +251,7 @@ func FuzzRead(f *testing.F) {
 		got, err := Read(text)
 		if err != nil {
 			if got != nil || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(),
-				"no configuration of hookhost") || strings.Contains(err.Error(), "default of") {
+				"not a valid configuration of hookhost") || strings.Contains(err.Error(), "default of") {
 				t.Errorf("%q: %+v, error %v", text, got, err)
 			}
 			return

@@ -17,7 +17,7 @@ const vntypeFile = pbsHome + "/mom_priv/vntype"
 func inForce(t *testing.T, node string) {
 	t.Helper()
 	eventually(t, "the configuration of "+node+" is in force", 30*time.Second, func() bool {
-		return strings.Contains(on(t, node, "hookhost doctor || :"), "the daemon has what")
+		return strings.Contains(on(t, node, "hookhost doctor || :"), "the daemon uses")
 	})
 }
 
