@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // withTolerance says by how many seconds fields may differ. The server and the node each have a
@@ -40,7 +39,7 @@ func TestAccountingRecordOfAReportIsTheServers(t *testing.T) {
 		"python3 -c 'sum(range(20000000))'; sleep 1; exit 3")
 	j.finished()
 	var server string
-	eventually(t, "accounting has the job's end", 10*time.Second, func() bool {
+	eventually(t, "accounting has the job's end", func() bool {
 		server = on(t, nodes[0], "cat "+pbsHome+"/server_priv/accounting/* | grep ';E;"+j.id+";' || :")
 		return server != ""
 	})

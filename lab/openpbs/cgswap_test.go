@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -19,7 +18,7 @@ func withCgswap(t *testing.T) {
 	t.Cleanup(func() {
 		on(t, nodes[0], `qmgr -c 'delete hook hookhost_cgswap'
 ids=$(qselect -x -u alice -s F); [ -z "$ids" ] || qdel -x -W force $ids
-for i in $(seq 100); do qmgr -c 'delete resource cgswap' 2>/dev/null && exit 0; sleep 0.1; done; exit 1`)
+for i in $(seq 1000); do qmgr -c 'delete resource cgswap' 2>/dev/null && exit 0; sleep 0.1; done; exit 1`)
 	})
 	on(t, nodes[0], "hookhost openpbs install --cgswap")
 }
@@ -132,7 +131,7 @@ func TestServerKnowsTheSwapOfANode(t *testing.T) {
 			Available map[string]any `json:"resources_available"`
 		} `json:"nodes"`
 	}
-	eventually(t, "the server knows cgswap of "+node, 20*time.Second, func() bool {
+	eventually(t, "the server knows cgswap of "+node, func() bool {
 		must.NoError(t, json.Unmarshal([]byte(on(t, nodes[0], "pbsnodes -F json "+node)), &all))
 		return all.Nodes[node].Available["cgswap"] != nil
 	})

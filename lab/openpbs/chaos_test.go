@@ -128,7 +128,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 	c.calm = true
 	c.drain(time.Duration(len(c.jobs))*6*time.Second + 3*time.Minute)
 	for _, node := range nodes {
-		eventually(t, node+" has nothing left", 2*time.Minute, func() bool {
+		eventually(t, node+" has nothing left", func() bool {
 			c.repair()
 			left := leftOn(t, node)
 			if left != "" {
@@ -136,7 +136,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 			}
 			return left == ""
 		})
-		eventually(t, node+" is free", time.Minute, func() bool {
+		eventually(t, node+" is free", func() bool {
 			c.repair()
 			c.bringBack()
 			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
@@ -281,10 +281,10 @@ func (c *chaos) bringBack() {
 
 // drain waits until no job is left. A MoM that is killed while it starts or ends a job may leave it
 // running for ever, with hooks or without. Such a job is run again, as its operator would.
-func (c *chaos) drain(within time.Duration) {
+func (c *chaos) drain(longest time.Duration) {
 	var left string
 	since := time.Now()
-	eventually(c.t, "all jobs have finished", within, func() bool {
+	within(c.t, "all jobs have finished", longest, func() bool {
 		c.repair()
 		c.bringBack()
 		on(c.t, nodes[0], "for j in $(qselect -s S); do qsig -s resume $j 2>/dev/null; done; "+

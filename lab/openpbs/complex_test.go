@@ -123,7 +123,7 @@ func command(ctx context.Context, user, node, line string) *exec.Cmd {
 
 // output returns what a shell line prints. The error has its standard error.
 func output(user, node, line string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute*slowness())
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute*slowness())
 	defer cancel()
 	cmd := command(ctx, user, node, line)
 	var out, errs bytes.Buffer
@@ -162,8 +162,15 @@ func slowness() time.Duration {
 	return 1
 }
 
-// eventually waits for what comes by itself.
-func eventually(t *testing.T, what string, within time.Duration, is func() bool) {
+// eventually waits for what comes by itself, as long as a slow machine needs that stands still now
+// and then. A test whose subject is a time asserts that time itself.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	within(t, what, 3*time.Minute, is)
+}
+
+// within is eventually with another time.
+func within(t *testing.T, what string, within time.Duration, is func() bool) {
 	t.Helper()
 	within *= slowness()
 	for end := time.Now().Add(within); !is(); time.Sleep(100 * time.Millisecond) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -42,7 +41,7 @@ func hasConfiguration(node, text string) bool {
 func delivered(t *testing.T, text string) {
 	t.Helper()
 	for _, node := range nodes {
-		eventually(t, node+" has the configuration", 30*time.Second, func() bool {
+		eventually(t, node+" has the configuration", func() bool {
 			return hasConfiguration(node, text)
 		})
 	}
@@ -162,7 +161,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 	}
 
 	on(t, nodes[0], "hookhost openpbs config /run/site.toml")
-	eventually(t, "doctor says nothing once it is mended", 30*time.Second, func() bool {
+	eventually(t, "doctor says nothing once it is mended", func() bool {
 		out, _ := output("root", nodes[0], "hookhost doctor || :")
 		return !strings.Contains(out, "not in force, since")
 	})

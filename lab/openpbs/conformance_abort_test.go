@@ -4,7 +4,6 @@ package openpbs_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -24,10 +23,10 @@ func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
 	})
 	j := qsub(t, "alice", "-l select=1:ncpus=1:host="+head+"+1:ncpus=1:host="+sister, "sleep 600")
 	j.started()
-	eventually(t, head+" has a cgroup of job "+j.id, 10*time.Second, func() bool { return len(j.cgroups(head)) > 0 })
+	eventually(t, head+" has a cgroup of job "+j.id, func() bool { return len(j.cgroups(head)) > 0 })
 	on(t, sister, "kill -KILL "+lock)
-	eventually(t, "job "+j.id+" is queued again", time.Minute, func() bool { return j.attributes().State == "Q" })
-	eventually(t, head+" has nothing left of job "+j.id, 10*time.Second, func() bool {
+	eventually(t, "job "+j.id+" is queued again", func() bool { return j.attributes().State == "Q" })
+	eventually(t, head+" has nothing left of job "+j.id, func() bool {
 		return len(j.cgroups(head)) == 0
 	})
 	must.NoError(t, momIsUp(sister, goesOn))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
-	"time"
 )
 
 func TestJobHasCpusNodesAndMemoryAsItAsked(t *testing.T) {
@@ -99,7 +98,7 @@ func TestJobLargerThanAVnodeSpansThemAll(t *testing.T) {
 	j := qsub(t, "alice", fmt.Sprintf("-l select=1:ncpus=1:host=%s:mem=%dmb", node, mb-2), "date")
 	j.succeeds()
 	more := qsub(t, "alice", fmt.Sprintf("-l select=1:ncpus=1:host=%s:mem=%dmb", node, mb+1024), "date")
-	eventually(t, "the scheduler says that there is not so much memory", 30*time.Second, func() bool {
+	eventually(t, "the scheduler says that there is not so much memory", func() bool {
 		return insufficient("mem").MatchString(more.attributes().Comment)
 	})
 }
@@ -107,7 +106,7 @@ func TestJobLargerThanAVnodeSpansThemAll(t *testing.T) {
 // offered waits until PBS believes a vnode of a node to have so many cpus for jobs.
 func offered(t *testing.T, node, vnode string, cpus int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s has %d cpus", vnode, cpus), 20*time.Second, func() bool {
+	eventually(t, fmt.Sprintf("%s has %d cpus", vnode, cpus), func() bool {
 		return vnodes(t, node)[vnode].available(t, "ncpus") == cpus
 	})
 }

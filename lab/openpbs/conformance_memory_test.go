@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -61,7 +60,7 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 			// exechost_startup.
 			if c.want == 0 {
 				what := fmt.Sprintf("%s is told to have the %d bytes that the job may have", node, mem)
-				eventually(t, what, 20*time.Second, func() bool {
+				eventually(t, what, func() bool {
 					all := memTold(t, node)
 					return mem >= all && mem <= all+(4<<20)
 				})
@@ -99,7 +98,7 @@ func TestReservedMemoryIsNotOffered(t *testing.T) {
 		t.Run(fmt.Sprintf("%d MB", mb), func(t *testing.T) {
 			migrated(t, fmt.Sprintf(`{"cgroup": {"memory": {"enabled": true, "reserve_amount": "%dMB"}}}`, mb), node)
 			// vnode_hidden_mb is 1.
-			eventually(t, "all but what is reserved is offered", 20*time.Second, func() bool {
+			eventually(t, "all but what is reserved is offered", func() bool {
 				kept := total<<10 - memTold(t, node)
 				return kept >= mb<<20 && kept <= (mb+3)<<20
 			})
@@ -162,7 +161,7 @@ func TestParentOfJobsCountsWithItsChildren(t *testing.T) {
 func (j *job) atLeast(t *testing.T, mem, cput int) (u struct{ mem, vmem, cput int }) {
 	t.Helper()
 	what := fmt.Sprintf("qstat shows %d MB and %d s of job %s", mem>>20, cput, j.id)
-	eventually(t, what, 40*time.Second, func() bool {
+	eventually(t, what, func() bool {
 		used := j.attributes().ResourcesUsed
 		var h, m, s int
 		fmt.Sscanf(fmt.Sprint(used["mem"]), "%dkb", &u.mem)

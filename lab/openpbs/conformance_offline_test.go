@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
@@ -56,23 +55,23 @@ echo $pid >%[1]s/cgroup.procs; echo FROZEN >%[1]s/freezer.state; until grep -qx 
 					return true
 				}
 			}
-			eventually(t, node+" is offline", time.Minute, states("offline"))
+			eventually(t, node+" is offline", states("offline"))
 			comment := func() string { return vnodes(t, node)[node].Comment }
 			if c.meanwhile {
 				j.finished()
 				restartServer(t)
-				eventually(t, "the comment is there again", time.Minute, func() bool { return comment() != "" })
+				eventually(t, "the comment is there again", func() bool { return comment() != "" })
 				on(t, nodes[0], "pbsnodes -o "+node)
 			}
 			on(t, node, "echo THAWED >"+frozen+"/freezer.state")
 			if c.meanwhile {
-				eventually(t, "the comment is gone", time.Minute, func() bool { return comment() == "" })
+				eventually(t, "the comment is gone", func() bool { return comment() == "" })
 				if !states("offline")() {
 					t.Errorf("%s is not offline any more, as an administrator wants it", node)
 				}
 				on(t, nodes[0], "pbsnodes -r "+node)
 			}
-			eventually(t, node+" is back", time.Minute, states("free"))
+			eventually(t, node+" is back", states("free"))
 			if got := comment(); got != c.comment {
 				t.Errorf("comment of %s: %q, before it was offline %q", node, got, c.comment)
 			}

@@ -4,7 +4,6 @@ package openpbs_test
 
 import (
 	"testing"
-	"time"
 )
 
 func TestPreemptedJobGivesItsPlaceOnAllNodesAndIsRestarted(t *testing.T) {
@@ -53,7 +52,7 @@ $action restart 30 !/run/restart %sid' >>`+config+"; "+hangUp)
 	on(t, nodes[0], "qdel "+second.id)
 	second.finished()
 	// The restart script goes on, so that the job does not get beyond its begin.
-	eventually(t, "both nodes have a cgroup of job "+first.id+" again", 30*time.Second, func() bool {
+	eventually(t, "both nodes have a cgroup of job "+first.id+" again", func() bool {
 		return len(first.cgroups(nodes[0])) > 0 && len(first.cgroups(nodes[1])) > 0
 	})
 	second.gone()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -105,7 +104,7 @@ func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 				"-l select=1:ncpus=1:mem=100mb:host="+c.head+"+2:ncpus=1:mem=100mb:host="+c.sister, "sleep 60")
 			j.started()
 			qmgr(t, "set server scheduling = false") // so that it stays in the queue
-			eventually(t, "job "+j.id+" is queued again", 40*time.Second, func() bool {
+			eventually(t, "job "+j.id+" is queued again", func() bool {
 				return j.attributes().State == "Q"
 			})
 			j.gone()

@@ -24,14 +24,14 @@ else journalctl -q -o cat -u hookhost; fi; }`
 // until the daemon answers: to others than root a daemon alone does.
 const startDaemon = `if [ -d /run/systemd/system ]; then systemctl start hookhost; exit; fi
 setsid hookhost serve >>` + daemonLog + ` 2>&1 </dev/null &
-for i in $(seq 100); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
+for i in $(seq 1000); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && exit 0; sleep 0.1; done
 echo no answer: >&2; tail -5 ` + daemonLog + ` >&2; exit 1`
 
 // stopDaemon stops the daemon, if one runs, and waits for its end.
 const stopDaemon = `if [ -d /run/systemd/system ]; then systemctl stop hookhost; exit; fi
 pid=$(` + daemonPid + `) || exit 0
 kill $pid
-for i in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1`
+for i in $(seq 1000); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done; exit 1`
 
 // restartDaemon starts hookhost of a node anew, as a changed prefix needs it.
 func restartDaemon(node string) error {
@@ -49,22 +49,22 @@ func TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater(t *testing.T) {
 		// The first exechost_periodic that is answered would do so within two minutes.
 		output("root", nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
 		output("root", node, "rm -f "+pbsHome+"/mom_priv/hooks/hookhost.offline")
-		eventually(t, node+" is free", 20*time.Second, free)
+		eventually(t, node+" is free", free)
 	})
 	began := time.Now()
 	j := qsub(t, "alice", small(node), "true")
-	eventually(t, node+" is offline", 40*time.Second, func() bool {
+	eventually(t, node+" is offline", func() bool {
 		return strings.Contains(on(t, nodes[0], "pbsnodes "+node),
 			"comment = Hook hookhost: the daemon does not answer")
 	})
 	t.Logf("the begin was given up %.0f s after qsub", time.Since(began).Seconds())
-	eventually(t, "job "+j.id+" is queued again", 20*time.Second, func() bool { return j.attributes().State == "Q" })
+	eventually(t, "job "+j.id+" is queued again", func() bool { return j.attributes().State == "Q" })
 	log := on(t, node, "grep 'execjob_begin of job "+j.id+": rejected' "+pbsHome+"/mom_logs/* | tail -1")
 	if !strings.Contains(log, "no sign of life in 5 s: it is stopped or stuck") {
 		t.Errorf("MoM's log: %s", log)
 	}
 	on(t, node, "kill -CONT $("+daemonPid+")")
-	eventually(t, "the begin is refused", 20*time.Second, func() bool {
+	eventually(t, "the begin is refused", func() bool {
 		return strings.Contains(on(t, node, readDaemonLog+" | tail"),
 			"execjob_begin of job "+j.id+": pbs_mom has given it up before it was read")
 	})

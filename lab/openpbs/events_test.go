@@ -5,7 +5,6 @@ package openpbs_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -35,7 +34,7 @@ func TestPBSSendsAPrologueWhereItIsAskedForOneAlone(t *testing.T) {
 		must.Equal(t, "registered by "+tt.command, !tt.scriptRuns,
 			strings.Contains(attribute("event"), "execjob_prologue"))
 		must.Equal(t, "freq", freq, attribute("freq"))
-		eventually(t, "the node has the events", 30*time.Second, func() bool {
+		eventually(t, "the node has the events", func() bool {
 			events := on(t, node, "grep ^event= "+pbsHome+"/mom_priv/hooks/hookhost.HK")
 			return strings.Contains(events, "execjob_prologue") != tt.scriptRuns
 		})

@@ -5,7 +5,6 @@ package openpbs_test
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // PBS passes the message of a reject on to the job's comment if the scheduler is set so, as
@@ -17,7 +16,7 @@ func TestHeldJobSaysWhyIfTheSchedulerWaitsForItsBegin(t *testing.T) {
 	const refused = ` -v $'EVIL=a\npbs.event().job.Resource_List[vmem]=10gb'`
 	j := qsub(t, "alice", "-l select=1:ncpus=0:mem=50mb:host="+node+refused, "sleep 60")
 	var comment string
-	eventually(t, "the held job's comment has hookhost's message", time.Minute, func() bool {
+	eventually(t, "the held job's comment has hookhost's message", func() bool {
 		a := j.attributes()
 		if a.State == "H" && a.Comment != comment {
 			comment = a.Comment

@@ -4,7 +4,6 @@ package openpbs_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -28,12 +27,12 @@ func TestJobWhosePlaceIsHeldWaitsWithoutCountedRuns(t *testing.T) {
 				">/dev/null 2>&1 </dev/null & echo $!")
 			free := func() { output("root", node, "kill "+holder) }
 			t.Cleanup(free)
-			eventually(t, "the cpus are held", 20*time.Second, func() bool {
+			eventually(t, "the cpus are held", func() bool {
 				out, _ := output("root", node, "hookhost jobs")
 				return out != "" && on(t, node, "hookhost jobs | wc -l") != "1"
 			})
 			j := qsub(t, "alice", small(node), "sleep 1")
-			a := j.becomes("waits", time.Minute, func(a attributes) bool { return a.State == "W" })
+			a := j.becomes("waits", func(a attributes) bool { return a.State == "W" })
 			must.Equal(t, "runs that count", 0, a.RunCount)
 			must.Equal(t, "runs", 11, a.RunVersion)
 			free()

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -66,10 +65,10 @@ func (j *job) attributes() attributes {
 }
 
 // becomes waits until qstat says of the job what it is to be.
-func (j *job) becomes(what string, within time.Duration, is func(attributes) bool) attributes {
+func (j *job) becomes(what string, is func(attributes) bool) attributes {
 	j.t.Helper()
 	var a attributes
-	eventually(j.t, "job "+j.id+" "+what, within, func() bool {
+	eventually(j.t, "job "+j.id+" "+what, func() bool {
 		a = j.attributes()
 		return is(a)
 	})
@@ -80,7 +79,7 @@ func (j *job) becomes(what string, within time.Duration, is func(attributes) boo
 // least.
 func (j *job) started() attributes {
 	j.t.Helper()
-	return j.becomes("is started", 30*time.Second, func(a attributes) bool {
+	return j.becomes("is started", func(a attributes) bool {
 		return a.State == "R" && a.Substate == 41
 	})
 }
@@ -88,13 +87,13 @@ func (j *job) started() attributes {
 // running waits until the job's program has started.
 func (j *job) running() attributes {
 	j.t.Helper()
-	return j.becomes("runs", 30*time.Second, func(a attributes) bool { return a.State == "R" && a.Substate == 42 })
+	return j.becomes("runs", func(a attributes) bool { return a.State == "R" && a.Substate == 42 })
 }
 
 // finished waits for the job's end.
 func (j *job) finished() attributes {
 	j.t.Helper()
-	return j.becomes("has finished", time.Minute, func(a attributes) bool { return a.State == "F" })
+	return j.becomes("has finished", func(a attributes) bool { return a.State == "F" })
 }
 
 // succeeds waits for the job's end, which has to be with status 0.
@@ -124,7 +123,7 @@ func (j *job) deleted() {
 // queued waits until the scheduler has said why the job does not run.
 func (j *job) queued() attributes {
 	j.t.Helper()
-	return j.becomes("waits", 30*time.Second, func(a attributes) bool {
+	return j.becomes("waits", func(a attributes) bool {
 		return a.State == "Q" && strings.Contains(a.Comment, "Not Running")
 	})
 }
@@ -184,7 +183,7 @@ func (j *job) forced() {
 func (j *job) gone() {
 	j.t.Helper()
 	for _, node := range nodes {
-		eventually(j.t, node+" has nothing left of job "+j.id, 20*time.Second, func() bool {
+		eventually(j.t, node+" has nothing left of job "+j.id, func() bool {
 			return len(j.cgroups(node)) == 0 && !strings.Contains(on(j.t, node, "hookhost jobs"), j.id)
 		})
 	}

@@ -5,7 +5,6 @@ package openpbs_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -33,10 +32,10 @@ func TestJobDeletedWhileItStartsBeginsOnce(t *testing.T) {
 	lives.deleted()
 	ids := strings.Fields(on(t, nodes[0], deleteWhileTheyStart))
 	must.Equal(t, "jobs that were submitted", 30, len(ids))
-	eventually(t, "no job is left", 15*time.Second, func() bool { return on(t, nodes[0], "qselect") == "" })
+	eventually(t, "no job is left", func() bool { return on(t, nodes[0], "qselect") == "" })
 	reports := 0
 	for _, node := range nodes {
-		eventually(t, node+" has nothing of them", 10*time.Second, func() bool { return leftOn(t, node) == "" })
+		eventually(t, node+" has nothing of them", func() bool { return leftOn(t, node) == "" })
 		names := on(t, node, "ls /var/lib/hookhost/reports/*/ 2>/dev/null || :")
 		for _, id := range ids {
 			n := strings.Count(names, "."+id+".")

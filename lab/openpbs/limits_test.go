@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -30,9 +29,9 @@ func momConfig(t *testing.T, node, lines string) {
 }
 
 // killed waits until MoM has ended the job for a limit.
-func (j *job) killed(within time.Duration) (a attributes, why string) {
+func (j *job) killed() (a attributes, why string) {
 	j.t.Helper()
-	a = j.becomes("is ended", within, func(a attributes) bool { return a.State == "F" })
+	a = j.becomes("is ended", func(a attributes) bool { return a.State == "F" })
 	if a.ExitStatus == nil {
 		j.t.Fatalf("job %s has no exit status: %s", j.id, a.Comment)
 	}
@@ -62,7 +61,7 @@ func TestMoMEndsAJobBeyondItsCPUTAsWithoutHooks(t *testing.T) {
 	}
 	t.Run("on one host", func(t *testing.T) {
 		j := qsub(t, "alice", small(nodes[0])+" -l cput=3", spend)
-		a, why := j.killed(3 * time.Minute)
+		a, why := j.killed()
 		must.Equal(t, "exit status", -28, *a.ExitStatus)
 		matches(t, "comment", a.Comment, ".* and exceeded resource cput")
 		matches(t, "standard error", why, `cput \d+ exceeded limit 3`)
@@ -72,7 +71,7 @@ func TestMoMEndsAJobBeyondItsCPUTAsWithoutHooks(t *testing.T) {
 		needNodes(t, 2)
 		j := qsub(t, "alice", twoHosts+" -l cput=3", "cat >sister.sh <<'END'\n"+spend+"\nEND\n"+
 			"/opt/pbs/bin/pbs_tmrsh node2 sh $PWD/sister.sh")
-		a, why := j.killed(3 * time.Minute)
+		a, why := j.killed()
 		must.Equal(t, "exit status", 256+15, *a.ExitStatus) // the script's, by MoM's SIGTERM
 		matches(t, "standard error", why, `cput job total \d+ secs exceeded limit 3 secs`)
 		j.gone()
@@ -98,7 +97,7 @@ func TestEnforceOfMoMActsWhereTheKernelDoesNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			momConfig(t, nodes[0], tt.config)
 			j := qsub(t, "alice", small(nodes[0]), tt.script)
-			a, why := j.killed(time.Minute)
+			a, why := j.killed()
 			must.Equal(t, "exit status", tt.status, *a.ExitStatus)
 			matches(t, "standard error", why, tt.why)
 			t.Logf("after %v", a.ResourcesUsed["walltime"])

@@ -53,7 +53,7 @@ func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 	needNodes(t, 2)
 	lost := qsub(t, "alice", "-l select=2:ncpus=1:mem=64mb -l place=scatter", "/opt/pbs/bin/pbsdsh -- /bin/sleep 300")
 	lost.running()
-	eventually(t, "the sister runs its part", 20*time.Second, func() bool {
+	eventually(t, "the sister runs its part", func() bool {
 		return on(t, nodes[1], "pgrep -u alice -x sleep || :") != ""
 	})
 	on(t, nodes[1], "kill -KILL $("+momPid+")")
@@ -64,7 +64,7 @@ func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 	kept := qsub(t, "alice", small(nodes[0]), "sleep 45")
 	kept.running()
 	on(t, nodes[0], "kill -KILL $("+momPid+"); sleep 1; /opt/pbs/sbin/pbs_mom -p")
-	eventually(t, nodes[1]+" has nothing left", time.Minute, func() bool {
+	eventually(t, nodes[1]+" has nothing left", func() bool {
 		return len(lost.cgroups(nodes[1])) == 0 && on(t, nodes[1], "pgrep -u alice -x sleep || :") == ""
 	})
 	t.Logf("what the sister had was gone %.0f s after the start of its MoM", time.Since(began).Seconds())
@@ -120,7 +120,7 @@ func TestRoomOfABeginThatAnotherHookRejectedIsTheNextJobs(t *testing.T) {
 	node := nodes[len(nodes)-1]
 	hook := newSiteHook(t, "reject", "execjob_begin", 300, fmt.Sprintf(rejecting, node)) // behind hookhost's
 	j := qsub(t, "alice", "-l select="+chunks()+":ncpus=1:mem=64mb -l place=scatter", "true")
-	eventually(t, "the begin is rejected", 20*time.Second, func() bool {
+	eventually(t, "the begin is rejected", func() bool {
 		found := on(t, node, "grep -c '"+j.id+".*not here' "+pbsHome+"/mom_logs/* /dev/null | grep -v ':0$' || :")
 		return strings.Contains(found, ":")
 	})

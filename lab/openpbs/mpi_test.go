@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -85,7 +84,7 @@ func idle(t *testing.T, user string) {
 	t.Helper()
 	for _, node := range nodes {
 		var left string
-		eventually(t, node+" has no process of "+user, 20*time.Second, func() bool {
+		eventually(t, node+" has no process of "+user, func() bool {
 			left = on(t, node, "all=$(pgrep -u "+user+" -a) || [ $? = 1 ] || exit; grep -v qsub <<<$all || :")
 			return left == ""
 		})
@@ -162,7 +161,7 @@ func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
 `+l.command+" "+program+" "+hold+" 7; echo status $?")
 			j.running()
 			for i, node := range nodes {
-				eventually(t, "the report of "+node+" has the rank", 30*time.Second, func() bool {
+				eventually(t, "the report of "+node+" has the rank", func() bool {
 					host := j.report(node).Hosts[node]
 					return host != nil && slices.ContainsFunc(host.Ranks, func(r rank) bool {
 						return r.Rank == i && r.Comm == "where"
@@ -195,11 +194,11 @@ func TestRanksEndWhenTheirLauncherIsKilled(t *testing.T) {
 				"; wait; sleep 600")
 			ranks := func(node string) string { return on(t, node, "pgrep -u alice -x where || :") }
 			for _, node := range nodes {
-				eventually(t, "a rank is on "+node, 30*time.Second, func() bool { return ranks(node) != "" })
+				eventually(t, "a rank is on "+node, func() bool { return ranks(node) != "" })
 			}
 			on(t, nodes[0], "kill -KILL $(cat "+pid+")")
 			for _, node := range nodes {
-				eventually(t, "no rank is on "+node, 30*time.Second, func() bool { return ranks(node) == "" })
+				eventually(t, "no rank is on "+node, func() bool { return ranks(node) == "" })
 			}
 			j.deleted()
 		})
@@ -233,7 +232,7 @@ for pid in $started; do
 	wait $pid; status=$?
 	[ $status = $((i % 100)) ] || echo "$i: status $status"
 done`)
-	j.becomes("has finished", 2*time.Minute, func(a attributes) bool { return a.State == "F" })
+	j.becomes("has finished", func(a attributes) bool { return a.State == "F" })
 	if text := j.stdout() + j.stderr(); text != "" {
 		t.Error(text)
 	}
@@ -274,7 +273,7 @@ func sleepsOnEachNode(t *testing.T, script string) *job {
 	t.Helper()
 	j := qsub(t, "alice", threeHosts, script)
 	for _, node := range nodes {
-		eventually(t, "the job is on "+node, time.Minute, func() bool {
+		eventually(t, "the job is on "+node, func() bool {
 			return on(t, node, "pgrep -u alice -x sleep || :") != ""
 		})
 	}
@@ -360,14 +359,14 @@ func TestProcessesOfALoopOfSSHAreTakenIn(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "three processes on node2", 20*time.Second, func() bool {
+	eventually(t, "three processes on node2", func() bool {
 		return len(strings.Fields(on(t, "node2", "pgrep -u alice -x sleep || :"))) == 3
 	})
 	if outside() == 0 {
 		t.Error("they are in the job from the start: nothing is taken in")
 	}
 	// hookhost looks every half minute, and when somebody asks for a report.
-	eventually(t, "they are in the job", 40*time.Second, func() bool {
+	eventually(t, "they are in the job", func() bool {
 		on(t, "node2", "hookhost report "+j.id)
 		return outside() == 0
 	})

@@ -58,7 +58,7 @@ func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
 			"setsid -f sleep 61 </dev/null >/dev/null 2>&1; pgrep -u alice -x -f 'sleep 61'")
 		named := func(note string) bool { return strings.Contains(note, "pid "+pid+" (sleep) ") }
 		t.Cleanup(func() { on(t, nodes[0], "kill "+pid) })
-		eventually(t, "the report tells of process "+pid, 20*time.Second, func() bool {
+		eventually(t, "the report tells of process "+pid, func() bool {
 			return slices.ContainsFunc(j.notes(nodes[0]), named)
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -80,12 +79,12 @@ func TestKillForLackOfMemoryReachesQstatAndAccountingWithAllUsage(t *testing.T) 
 func TestKillIsALineOfMoMsLogOnceWhileTheJobRuns(t *testing.T) {
 	settings(t, "[memory]\noom_group = false", nodes[0])
 	j := qsub(t, "alice", small(nodes[0]), tooMuch+"; exec sleep 300")
-	eventually(t, "MoM's log has the kill", 30*time.Second, func() bool {
+	eventually(t, "MoM's log has the kill", func() bool {
 		return j.momLog(nodes[0], "hookhost: "+oomText) > 0
 	})
 	before, err := said(nodes[0], "event=exechost_periodic")
 	must.NoError(t, err)
-	eventually(t, "exechost_periodic comes twice more", time.Minute, func() bool {
+	eventually(t, "exechost_periodic comes twice more", func() bool {
 		now, err := said(nodes[0], "event=exechost_periodic")
 		must.NoError(t, err)
 		return now >= before+2
@@ -120,15 +119,15 @@ func TestUsageOutlivesAServerThatDoesNotKnowDiagMessages(t *testing.T) {
 	t.Cleanup(func() {
 		on(t, nodes[0], "hookhost openpbs install")
 		for _, node := range nodes {
-			eventually(t, node+" has been told of diag_messages", 30*time.Second, func() bool { return knows(node) })
+			eventually(t, node+" has been told of diag_messages", func() bool { return knows(node) })
 		}
 	})
 	// The server keeps a resource that a job in its history has.
-	eventually(t, "the server forgets diag_messages", 30*time.Second, func() bool {
+	eventually(t, "the server forgets diag_messages", func() bool {
 		return run(nodes[0], forget) == nil
 	})
 	for _, node := range nodes {
-		eventually(t, node+" has been told that there is none", 30*time.Second, func() bool { return !knows(node) })
+		eventually(t, node+" has been told that there is none", func() bool { return !knows(node) })
 	}
 
 	j := qsub(t, "alice", small(nodes[0]), tooMuch)
@@ -146,8 +145,8 @@ func TestUsageOutlivesAServerThatDoesNotKnowDiagMessages(t *testing.T) {
 	for _, node := range nodes {
 		on(t, node, hangUp)
 	}
-	eventually(t, "the server knows diag_messages", 30*time.Second, func() bool { return on(t, nodes[0], list) != "" })
-	eventually(t, nodes[0]+" has been told so", 30*time.Second, func() bool { return knows(nodes[0]) })
+	eventually(t, "the server knows diag_messages", func() bool { return on(t, nodes[0], list) != "" })
+	eventually(t, nodes[0]+" has been told so", func() bool { return knows(nodes[0]) })
 	if doctor := on(t, nodes[0], "hookhost doctor || :"); strings.Contains(doctor, "diag_messages") {
 		t.Errorf("doctor: %s", doctor)
 	}

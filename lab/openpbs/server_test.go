@@ -5,7 +5,6 @@ package openpbs_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -16,7 +15,7 @@ func restartServer(t *testing.T) {
 	t.Helper()
 	on(t, nodes[0], `pid=$(cat `+pbsHome+`/server_priv/server.lock); kill $pid
 while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_server </dev/null >/dev/null 2>&1`)
-	eventually(t, "the server knows the nodes again", time.Minute, func() bool {
+	eventually(t, "the server knows the nodes again", func() bool {
 		out, err := output("root", nodes[0], "pbsnodes -a")
 		return err == nil && !strings.Contains(out, "down") && !strings.Contains(out, "state-unknown")
 	})
@@ -55,19 +54,19 @@ func TestNodeWithoutADaemonComesBackWithItUnlessAnAdministratorHasPutItOffline(t
 					return strings.Contains(v.State, state) && strings.Contains(v.Comment, comment)
 				}
 			}
-			eventually(t, node+" is offline", time.Minute, has("offline", comment))
+			eventually(t, node+" is offline", has("offline", comment))
 			if tt.by != "" {
 				on(t, nodes[0], tt.by+" "+node)
 			}
 			if tt.restart {
 				restartServer(t)
-				eventually(t, node+" is offline with our comment again", time.Minute, has("offline", comment))
+				eventually(t, node+" is offline with our comment again", has("offline", comment))
 			}
 			must.NoError(t, run(node, startDaemon))
-			eventually(t, "an exechost_periodic is answered", time.Minute, func() bool { return !marked() })
+			eventually(t, "an exechost_periodic is answered", func() bool { return !marked() })
 			want := map[bool]string{true: "offline", false: "free"}[tt.offline]
-			eventually(t, node+" is "+want, 20*time.Second, has(want, ""))
-			eventually(t, "our comment is gone", 20*time.Second, func() bool {
+			eventually(t, node+" is "+want, has(want, ""))
+			eventually(t, "our comment is gone", func() bool {
 				return vnodes(t, node)[node].Comment == tt.comment
 			})
 			if state := vnodes(t, node)[node].State; state != want {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -22,7 +21,7 @@ func siteVnodes(t *testing.T, names map[string][2]string) {
 				on(t, nodes[0], "qmgr -c 'delete node "+vnode+"'")
 			}
 			must.NoError(t, momIsUp(node, goesOn))
-			eventually(t, node+" has its cpus again", 20*time.Second, func() bool {
+			eventually(t, node+" has its cpus again", func() bool {
 				return strings.Contains(on(t, nodes[0], "pbsnodes -v "+node), "resources_available.ncpus = 2")
 			})
 		})
@@ -37,7 +36,7 @@ func siteVnodes(t *testing.T, names map[string][2]string) {
 		for _, vnode := range vnodes {
 			must.NoError(t, until(nodes[0], "pbsnodes -v '"+vnode+"' | grep -q 'state = free'"))
 		}
-		eventually(t, node+" gives its cpus by them alone", 20*time.Second, func() bool {
+		eventually(t, node+" gives its cpus by them alone", func() bool {
 			return strings.Contains(on(t, nodes[0], "pbsnodes -v "+node), "resources_available.ncpus = 0")
 		})
 	}
@@ -87,13 +86,13 @@ func TestJobsOnVnodesOfTheSitesNames(t *testing.T) {
 			several.holds("node1", 1, mb100)
 			several.holds("node2", 2, mb200)
 			on(t, nodes[0], "pbs_release_nodes -j "+several.id+" 'vnode1[0]'")
-			eventually(t, "node2 has a vnode less of the job", 20*time.Second, func() bool {
+			eventually(t, "node2 has a vnode less of the job", func() bool {
 				return several.read("node2", "memory.limit_in_bytes", "memory.max") == mb100
 			})
 			several.holds("node1", 1, mb100)
 			several.holds("node2", 1, mb100)
 			on(t, nodes[0], "pbs_release_nodes -j "+several.id+" blade")
-			eventually(t, "node2 has nothing of the job", 20*time.Second, func() bool {
+			eventually(t, "node2 has nothing of the job", func() bool {
 				return len(several.cgroups("node2")) == 0
 			})
 			several.deleted()

@@ -5,7 +5,6 @@ package openpbs_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
@@ -50,7 +49,7 @@ while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom`)
 		must.NoError(t, restartDaemon(node))
 	}
 	for _, node := range nodes {
-		eventually(t, node+" is free", 30*time.Second, func() bool {
+		eventually(t, node+" is free", func() bool {
 			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
 		})
 		if value := available(t, node, "vmem"); value != "" {
@@ -58,7 +57,7 @@ while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom`)
 		}
 	}
 	// The hook is registered once PBS has deleted the one before.
-	eventually(t, "the hook is registered", 20*time.Second, func() bool { return install() == nil })
+	eventually(t, "the hook is registered", func() bool { return install() == nil })
 	want := on(t, nodes[0], hookFiles("server_priv/hooks"))
 	for _, node := range nodes {
 		if have := on(t, node, hookFiles("mom_priv/hooks")); have != want {
@@ -66,7 +65,7 @@ while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom`)
 		}
 	}
 	for _, node := range nodes {
-		eventually(t, "the server is told of "+node, 20*time.Second, func() bool {
+		eventually(t, "the server is told of "+node, func() bool {
 			return available(t, node, "vmem") != ""
 		})
 		log := on(t, node, readDaemonLog+" | tail -3")

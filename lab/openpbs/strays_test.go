@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A process that has left its job is moved back into it. A process that is none of the job's is
@@ -22,7 +21,7 @@ func TestStraysComeBackIntoTheirJobAndOthersStay(t *testing.T) {
 	start := func(node, user, sleep, command string) (pid string) {
 		t.Helper()
 		as(t, user, node, command+" </dev/null >/dev/null 2>&1")
-		eventually(t, "sleep "+sleep+" runs", 20*time.Second, func() bool {
+		eventually(t, "sleep "+sleep+" runs", func() bool {
 			pid = strings.TrimSpace(on(t, nodes[1], "pgrep -x -f 'sleep "+sleep+"' || :"))
 			return pid != ""
 		})
@@ -41,14 +40,14 @@ func TestStraysComeBackIntoTheirJobAndOthersStay(t *testing.T) {
 	noted := func(format, pid string) func() bool {
 		return func() bool { return slices.Contains(j.notes(nodes[1]), fmt.Sprintf(format, pid)) }
 	}
-	eventually(t, "what belongs to the job is in it", 40*time.Second, func() bool {
+	eventually(t, "what belongs to the job is in it", func() bool {
 		return inside(taken) || noted("adopted pid %s (sleep): environment", taken)() && inside(taken)
 	})
-	eventually(t, "the report says so", 20*time.Second, noted("adopted pid %s (sleep): environment", taken))
-	eventually(t, "the report tells of what nobody knows", 20*time.Second, noted(
+	eventually(t, "the report says so", noted("adopted pid %s (sleep): environment", taken))
+	eventually(t, "the report tells of what nobody knows", noted(
 		"pid %s (sleep) of the job's owner is outside of the job: nothing says what it belongs to", lost))
 	j.deleted()
-	eventually(t, "what belonged to the job has ended with it", 20*time.Second, func() bool {
+	eventually(t, "what belonged to the job has ended with it", func() bool {
 		return on(t, nodes[1], "pgrep -x -f 'sleep 1001' || :") == ""
 	})
 	for what, pid := range left {

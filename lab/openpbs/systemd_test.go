@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
@@ -33,7 +32,7 @@ func (j *job) confined(node string) string {
 func (j *job) sleepers(n int) []string {
 	j.t.Helper()
 	var pids []string
-	eventually(j.t, "programs of job "+j.id+" run", 20*time.Second, func() bool {
+	eventually(j.t, "programs of job "+j.id+" run", func() bool {
 		pids = strings.Fields(on(j.t, nodes[0], "pgrep -u alice -x sleep || :"))
 		return len(pids) == n
 	})
@@ -62,7 +61,7 @@ func TestJobStaysConfinedWhileSystemdReloadsAndHookhostIsRestartedAndKilled(t *t
 	before := j.confined(nodes[0])
 	on(t, nodes[0], "systemctl daemon-reload && systemctl restart hookhost && systemctl daemon-reexec")
 	killed := on(t, nodes[0], "systemctl show -P MainPID hookhost; systemctl kill -s KILL hookhost")
-	eventually(t, "systemd starts hookhost again", 20*time.Second, func() bool {
+	eventually(t, "systemd starts hookhost again", func() bool {
 		_, err := output("root", nodes[0], "hookhost jobs && [ $(systemctl show -P MainPID hookhost) != "+killed+" ]")
 		return err == nil
 	})
@@ -82,7 +81,7 @@ func TestJobOfARestartedServiceOfPBSRunsOnceMoreAndTheFirstRunIsGone(t *testing.
 	j.running()
 	first := j.sleepers(2)
 	on(t, nodes[0], "systemctl restart pbs")
-	eventually(t, "job "+j.id+" runs once more", time.Minute, func() bool {
+	eventually(t, "job "+j.id+" runs once more", func() bool {
 		out, err := output("root", nodes[0], "qstat -f "+j.id)
 		return err == nil && strings.Contains(out, "run_count = 2") && strings.Contains(out, "substate = 42")
 	})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -98,7 +97,7 @@ func vnodePerSocket(t *testing.T, toml string, on ...string) {
 	}
 	settings(t, "[vnodes]\nvnode_per_numa_node = true\n"+toml, on...)
 	for _, node := range on {
-		eventually(t, node+" has two vnodes", 30*time.Second, func() bool {
+		eventually(t, node+" has two vnodes", func() bool {
 			v := vnodes(t, node)
 			return v[node+"[0]"].State == "free" && v[node+"[1]"].State == "free"
 		})
@@ -127,14 +126,14 @@ func TestVnodesOfSocketsThatAreTakenBackAreNotCountedBesideTheNode(t *testing.T)
 			write(t, node, ownFile, "[vnodes]\nvnode_per_numa_node = false")
 			if hup {
 				must.NoError(t, reconfigure(node))
-				eventually(t, "the cpus are counted once", 30*time.Second, func() bool {
+				eventually(t, "the cpus are counted once", func() bool {
 					return cpus(node) == before
 				})
 			}
 			on(t, node, "kill -TERM $("+momPid+")")
 			must.NoError(t, run(node, reload))
 			must.NoError(t, momIsUp(node, goesOn))
-			eventually(t, "so they are after a restart of MoM", 30*time.Second, func() bool {
+			eventually(t, "so they are after a restart of MoM", func() bool {
 				all := vnodes(t, node)
 				return all[node+"[0]"].State == "Stale" && all[node+"[1]"].State == "Stale" && cpus(node) == before
 			})
@@ -143,7 +142,7 @@ func TestVnodesOfSocketsThatAreTakenBackAreNotCountedBesideTheNode(t *testing.T)
 			}
 			more := qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb", together+1), "true")
 			short := fmt.Sprintf("Insufficient amount of resource: ncpus (R: %d A: %d ", together+1, together)
-			eventually(t, "the scheduler does not count them", 30*time.Second, func() bool {
+			eventually(t, "the scheduler does not count them", func() bool {
 				return strings.Contains(more.attributes().Comment, short)
 			})
 			all := qsub(t, "alice", fmt.Sprintf("-l select=1:ncpus=%d:mem=64mb:host=%s", before, node), "true")

@@ -85,7 +85,7 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 		t.Errorf("resources_used.mem %s, want that of both hosts, 130 MB and a little", mem)
 	}
 	var records []map[string]string
-	eventually(t, "accounting has the job's end", 10*time.Second, func() bool {
+	eventually(t, "accounting has the job's end", func() bool {
 		records = j.accounting("E")
 		return len(records) > 0
 	})
@@ -182,7 +182,7 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 	j := qsub(t, "alice", medium(node), work)
 	j.running()
 	stop()
-	eventually(t, "the epilogue has begun", time.Minute, func() bool {
+	eventually(t, "the epilogue has begun", func() bool {
 		return on(t, node, "pgrep -f '[h]ook_execjob_epilogue' || :") != ""
 	})
 	time.Sleep(8 * time.Second) // longer than a begin would wait
@@ -199,7 +199,7 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 	if diag := fmt.Sprint(j.finished().ResourcesUsed["diag_messages"]); !strings.Contains(diag, "is incomplete: ") {
 		t.Errorf("resources_used.diag_messages %s", diag)
 	}
-	eventually(t, "accounting says that usage is incomplete", 10*time.Second, func() bool {
+	eventually(t, "accounting says that usage is incomplete", func() bool {
 		return on(t, nodes[0], "cat "+pbsHome+"/server_priv/accounting/* | grep ';E;"+j.id+
 			";.*resources_used is incomplete' || :") != ""
 	})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -76,7 +75,7 @@ const notMoMs = "a line that pbs_mom did not write"
 // decided waits until the job's program runs, or its begin was refused; runs tells which.
 func (j *job) decided() (runs bool) {
 	j.t.Helper()
-	j.becomes("runs or is refused", time.Minute, func(a attributes) bool {
+	j.becomes("runs or is refused", func(a attributes) bool {
 		runs = a.State == "R" && a.Substate == 42
 		return runs || a.State == "H"
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -16,7 +15,7 @@ const vntypeFile = pbsHome + "/mom_priv/vntype"
 // inForce waits until the daemon of a node has what its files say.
 func inForce(t *testing.T, node string) {
 	t.Helper()
-	eventually(t, "the configuration of "+node+" is in force", 30*time.Second, func() bool {
+	eventually(t, "the configuration of "+node+" is in force", func() bool {
 		return strings.Contains(on(t, node, "hookhost doctor || :"), "the daemon uses")
 	})
 }
@@ -102,7 +101,7 @@ func TestServerLearnsTheVntypeAndEachChangeOfIt(t *testing.T) {
 	on(t, nodes[0], "qmgr -c 'set node "+node+" resources_available.vntype = other'")
 	for _, vntype := range []string{"fat", "thin"} { // MoM repeats fat to hooks, and the file counts
 		withVntype(t, node, vntype)
-		eventually(t, "the server has the vntype "+vntype, 20*time.Second, func() bool {
+		eventually(t, "the server has the vntype "+vntype, func() bool {
 			return serverVntype(t, node) == vntype
 		})
 	}
