@@ -29,6 +29,7 @@ func TestJobWhoseSisterDiesAtItsBeginLeavesNothingAndRunsAgain(t *testing.T) {
 	eventually(t, head+" has nothing left of job "+j.id, func() bool {
 		return len(j.cgroups(head)) == 0
 	})
+	j.endedByMoM(head)
 	must.NoError(t, momIsUp(sister, goesOn))
 	j.running()
 	for _, node := range nodes {

@@ -75,7 +75,8 @@ echo $pid >%[1]s/cgroup.procs; echo FROZEN >%[1]s/freezer.state; until grep -qx 
 			if got := comment(); got != c.comment {
 				t.Errorf("comment of %s: %q, before it was offline %q", node, got, c.comment)
 			}
-			j.ended()
+			j.finished()
+			j.vanished() // MoM has sent its end while the job could not be killed
 		})
 	}
 }

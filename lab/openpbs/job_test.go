@@ -5,6 +5,8 @@ package openpbs_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,6 +42,14 @@ func qsub(t *testing.T, user, options, script string) *job {
 	j := &job{t: t, id: out}
 	t.Cleanup(func() { output("root", nodes[0], "qdel -W force '"+j.id+"' 2>/dev/null") })
 	return j
+}
+
+// hold returns a line of a job's script that waits until the test calls release, or ends.
+func hold(t *testing.T) (wait string, release func()) {
+	t.Helper()
+	file := filepath.Join(shared(t), "hold")
+	must.NoError(t, os.WriteFile(file, nil, 0o644))
+	return "while [ -e " + file + " ]; do sleep 0.2; done", func() { must.NoError(t, os.Remove(file)) }
 }
 
 // small and medium are options of a job of one cpu on a node, with so much memory.
@@ -145,6 +155,37 @@ func (j *job) accounting(kind string) []map[string]string {
 	return records
 }
 
+// interactive submits a job of alice's with a terminal, and types a line there when the job is
+// ready. The line has to end the job. All that the terminal has shown is returned.
+func interactive(t *testing.T, options, line string) (*job, string) {
+	t.Helper()
+	screen := filepath.Join(shared(t), "screen")
+	text := as(t, "alice", nodes[0], fmt.Sprintf(`>%[1]s
+says() { while [ -e %[1]s ] && ! grep -q "^qsub: job .* $1" %[1]s; do sleep 0.2; done; }
+(says ready; echo '%[2]s'; says completed) | script -qefc "/opt/pbs/bin/qsub -I %[3]s" %[1]s`,
+		screen, line, options))
+	_, after, _ := strings.Cut(text, "qsub: waiting for job ")
+	id, _, found := strings.Cut(after, " to start")
+	if !found {
+		t.Fatalf("qsub -I: %q", text)
+	}
+	return &job{t: t, id: id}, text
+}
+
+// end returns the record of the job's end, once the server's log has it: the only one.
+func (j *job) end() map[string]string {
+	j.t.Helper()
+	var records []map[string]string
+	eventually(j.t, "accounting has the end of job "+j.id, func() bool {
+		records = j.accounting("E")
+		return len(records) > 0
+	})
+	if len(records) != 1 {
+		j.t.Fatalf("accounting has %d records E of job %s", len(records), j.id)
+	}
+	return records[0]
+}
+
 // momLog counts the lines about the job that a node's MoM has logged and that begin with text.
 func (j *job) momLog(node, text string) int {
 	j.t.Helper()
@@ -158,9 +199,13 @@ func (j *job) momLog(node, text string) int {
 // takes some away while find(1) looks, which is no failure.
 func (j *job) cgroups(node string) []string {
 	j.t.Helper()
-	name := strings.NewReplacer("[", `\[`, "]", `\]`).Replace(j.id)
 	return strings.Fields(on(j.t, node,
-		"find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+name+"' 2>/dev/null || :"))
+		"find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '"+j.pattern()+"' 2>/dev/null || :"))
+}
+
+// pattern is the job's id in a pattern of find(1) or grep(1).
+func (j *job) pattern() string {
+	return strings.NewReplacer("[", `\[`, "]", `\]`).Replace(j.id)
 }
 
 // read returns a file of the job's cgroup on a node. On cgroup v1 it is the one by which the limit
@@ -179,8 +224,28 @@ func (j *job) forced() {
 	j.gone()
 }
 
-// gone waits until no node has a cgroup of the job's, nor lists it.
+// gone waits until nothing is left of the job, which MoM has to have ended. A job that MoM has
+// dropped is ended by hookhost itself.
 func (j *job) gone() {
+	j.t.Helper()
+	j.vanished()
+	for _, node := range nodes {
+		j.endedByMoM(node)
+	}
+}
+
+// endedByMoM fails where the daemon of a node has ended the job itself.
+func (j *job) endedByMoM(node string) {
+	j.t.Helper()
+	n, err := said(node, `ending a job: .* job="\?`+j.pattern())
+	must.NoError(j.t, err)
+	if n > 0 {
+		j.t.Errorf("the daemon of %s has ended job %s itself", node, j.id)
+	}
+}
+
+// vanished waits until no node has a cgroup of the job's, nor lists it.
+func (j *job) vanished() {
 	j.t.Helper()
 	for _, node := range nodes {
 		eventually(j.t, node+" has nothing left of job "+j.id, func() bool {

@@ -29,7 +29,7 @@ const goesOn = "-p"
 // would.
 func startMoM(option string) string {
 	return `old=$(` + momPid + `)
-for i in $(seq 6); do
+for i in $(seq 20); do
 	/opt/pbs/sbin/pbs_mom ` + option + `
 	for k in $(seq 50); do
 		new=$(` + momPid + `); [ "$new" != "$old" ] && kill -0 $new 2>/dev/null && exit 0
@@ -51,28 +51,32 @@ func momIsUp(node, option string) error {
 // it knows its job.
 func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 	needNodes(t, 2)
-	lost := qsub(t, "alice", "-l select=2:ncpus=1:mem=64mb -l place=scatter", "/opt/pbs/bin/pbsdsh -- /bin/sleep 300")
+	lost := qsub(t, "alice", "-l select=2:ncpus=1:mem=64mb -l place=scatter", "/opt/pbs/bin/pbsdsh -- /bin/sleep 1000")
 	lost.running()
 	eventually(t, "the sister runs its part", func() bool {
 		return on(t, nodes[1], "pgrep -u alice -x sleep || :") != ""
 	})
 	on(t, nodes[1], "kill -KILL $("+momPid+")")
 	on(t, nodes[0], "qdel -W force "+lost.id)
-	on(t, nodes[1], "/opt/pbs/sbin/pbs_mom")
 	began := time.Now()
+	must.NoError(t, momIsUp(nodes[1], ""))
 
-	kept := qsub(t, "alice", small(nodes[0]), "sleep 45")
+	wait, release := hold(t)
+	kept := qsub(t, "alice", small(nodes[0]), wait)
 	kept.running()
-	on(t, nodes[0], "kill -KILL $("+momPid+"); sleep 1; /opt/pbs/sbin/pbs_mom -p")
+	on(t, nodes[0], "kill -KILL $("+momPid+")")
+	must.NoError(t, momIsUp(nodes[0], goesOn))
+	restarted := time.Now()
 	eventually(t, nodes[1]+" has nothing left", func() bool {
 		return len(lost.cgroups(nodes[1])) == 0 && on(t, nodes[1], "pgrep -u alice -x sleep || :") == ""
 	})
 	t.Logf("what the sister had was gone %.0f s after the start of its MoM", time.Since(began).Seconds())
-	lost.gone()
-	time.Sleep(time.Until(began.Add(38 * time.Second))) // the other daemon has looked for its jobs by then
+	lost.vanished()
+	time.Sleep(time.Until(restarted.Add(38 * time.Second))) // the other daemon has looked for its jobs by then
 	if len(kept.cgroups(nodes[0])) == 0 {
 		t.Errorf("%s has no cgroup of job %s, which lives", nodes[0], kept.id)
 	}
+	release()
 	kept.succeeds()
 	kept.gone()
 }
@@ -81,11 +85,15 @@ func TestRestartedMoMsJobsEndWhereItHasForgottenThemAlone(t *testing.T) {
 // it wrote the job's file.
 func TestReportsTimeIsTheJobsOwnAfterARestartOfMoM(t *testing.T) {
 	node := nodes[0]
-	j := qsub(t, "alice", small(node), "sleep 25")
+	wait, release := hold(t)
+	j := qsub(t, "alice", small(node), wait)
 	j.running()
-	on(t, nodes[0], "qsig -s suspend "+j.id+"; sleep 5; qsig -s resume "+j.id+"; sleep 5")
-	on(t, node, "kill -KILL $("+momPid+"); sleep 5")
+	before := time.Now()
+	on(t, nodes[0], "qsig -s suspend "+j.id+"; sleep 5; qsig -s resume "+j.id)
+	longest := time.Since(before)
+	on(t, node, "sleep 5; kill -KILL $("+momPid+"); sleep 5")
 	must.NoError(t, momIsUp(node, goesOn))
+	release()
 	j.succeeds()
 	j.gone()
 	var r struct {
@@ -98,12 +106,18 @@ func TestReportsTimeIsTheJobsOwnAfterARestartOfMoM(t *testing.T) {
 	must.NoError(t, json.Unmarshal([]byte(on(t, node, "hookhost report --format json "+j.id)), &r))
 	told, err := pbs.ParseDuration(r.Used.Walltime)
 	must.NoError(t, err)
-	const suspended = 5 * time.Second
+	notes := strings.Join(r.Notes, "\n")
+	_, seconds, _ := strings.Cut(notes, "suspended for ")
+	seconds, _, _ = strings.Cut(seconds, " seconds in all")
+	suspended, err := time.ParseDuration(seconds + "s")
+	if err != nil || suspended < 4*time.Second || suspended > longest+time.Second {
+		t.Errorf("a job that was suspended for 5 s to %v: %v, notes %q", longest, err, r.Notes)
+	}
 	if ran := r.End.Sub(r.Start) - suspended; (ran - told).Abs() > 3*time.Second {
 		t.Errorf("the report has a walltime of %v of a job that ran for %v", told, ran)
 	}
 	note := fmt.Sprintf("pbs_mom counted a walltime of %v", j.attributes().ResourcesUsed["walltime"])
-	if !strings.Contains(strings.Join(r.Notes, "\n"), note) {
+	if !strings.Contains(notes, note) {
 		t.Errorf("no note %q: %q", note, r.Notes)
 	}
 }
@@ -133,7 +147,7 @@ func TestRoomOfABeginThatAnotherHookRejectedIsTheNextJobs(t *testing.T) {
 	all := on(t, node, "nproc")
 	next := qsub(t, "alice", "-l select=1:ncpus="+all+":mem=64mb:host="+node, "true")
 	next.succeeds()
-	j.gone()
+	j.vanished()
 	next.gone()
 }
 
