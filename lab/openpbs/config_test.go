@@ -50,7 +50,7 @@ func delivered(t *testing.T, text string) {
 // oneOnEach is a job with a chunk on each node.
 func oneOnEach(t *testing.T) *job {
 	t.Helper()
-	return qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb -l place=scatter", len(nodes)), "sleep 60")
+	return qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb -l place=scatter", len(nodes)), "sleep 1000")
 }
 
 // limits are pids.max of a job by node.
@@ -170,7 +170,7 @@ func TestConfigurationThatANodeRefusesLeavesTheOneBeforeInForce(t *testing.T) {
 // A daemon may be restarted at any moment, by an upgrade or after a crash.
 func TestRestartUnderANewPrefixThatPBSHasSentLosesNoJob(t *testing.T) {
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=256mb:host="+nodes[0],
-		"python3 -c 'x = bytearray(100 << 20); import time; time.sleep(60)'")
+		"python3 -c 'x = bytearray(100 << 20); import time; time.sleep(1000)'")
 	j.running()
 	had := j.cgroups(nodes[0])
 	sendConfiguration(t, "[cgroup]\nprefix = \"site_jobs\"")

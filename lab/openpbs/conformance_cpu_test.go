@@ -17,7 +17,7 @@ func TestQuotaAndSharesOfCpuTime(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			migrated(t, `{"use_hyperthreads": true, "cgroup": {"cpuset": {"enabled": true}, "cpu": {"enabled": true, `+c.cpu+`}}}`, node)
-			j := qsub(t, "alice", "-l select="+c.options+":host="+node, "sleep 60")
+			j := qsub(t, "alice", "-l select="+c.options+":host="+node, "sleep 1000")
 			j.running()
 			quota := j.read(node, "cpu.cfs_quota_us", "cpu.max")
 			if !strings.Contains(quota, " ") {

@@ -10,7 +10,7 @@ import (
 
 func TestJobHasCpusNodesAndMemoryAsItAsked(t *testing.T) {
 	node := nodes[0]
-	j := qsub(t, "alice", medium(node), "sleep 60")
+	j := qsub(t, "alice", medium(node), "sleep 1000")
 	j.running()
 	if cpus := j.read(node, "cpuset.cpus", "cpuset.cpus"); cpus != "0" {
 		t.Errorf("cpus of a job with ncpus=1 on an idle node: %s", cpus)
@@ -27,7 +27,7 @@ func TestJobHasCpusNodesAndMemoryAsItAsked(t *testing.T) {
 func TestTwoJobsHaveDifferentCpus(t *testing.T) {
 	node := nodes[0]
 	const options = "-l select=1:ncpus=1:mem=300mb:host="
-	first, second := qsub(t, "alice", options+node, "sleep 60"), qsub(t, "alice", options+node, "sleep 60")
+	first, second := qsub(t, "alice", options+node, "sleep 1000"), qsub(t, "alice", options+node, "sleep 1000")
 	first.running()
 	second.running()
 	a, b := first.read(node, "cpuset.cpus", "cpuset.cpus"), second.read(node, "cpuset.cpus", "cpuset.cpus")
@@ -43,12 +43,12 @@ func TestNcpusAreCoresWhereSet(t *testing.T) {
 	oneCore(t, node)
 	migrated(t, `{"use_hyperthreads": true, "ncpus_are_cores": true, "cgroup": {"cpuset": {"enabled": true}}}`, node)
 	offered(t, node, node, 1)
-	first := qsub(t, "alice", medium(node), "sleep 60")
+	first := qsub(t, "alice", medium(node), "sleep 1000")
 	first.running()
 	if cpus := first.read(node, "cpuset.cpus", "cpuset.cpus"); cpus != "0-1" {
 		t.Errorf("cpus of a job of one core with two threads: %s", cpus)
 	}
-	second := qsub(t, "alice", medium(node), "sleep 60")
+	second := qsub(t, "alice", medium(node), "sleep 1000")
 	second.queued()
 	first.forced()
 }
@@ -59,14 +59,14 @@ func TestVnodesOfSocketsRunAJobForEachHardwareThread(t *testing.T) {
 	offered(t, node, node+"[0]", 1)
 	offered(t, node, node+"[1]", 1)
 	const options = "-l select=1:ncpus=1:mem=300mb:host="
-	first, second := qsub(t, "alice", options+node, "sleep 60"), qsub(t, "alice", options+node, "sleep 60")
+	first, second := qsub(t, "alice", options+node, "sleep 1000"), qsub(t, "alice", options+node, "sleep 1000")
 	for _, j := range []*job{first, second} {
 		j.running()
 	}
 	if a, b := first.read(node, "cpuset.cpus", "cpuset.cpus"), second.read(node, "cpuset.cpus", "cpuset.cpus"); a == b {
 		t.Errorf("jobs on two vnodes have the same cpu %s", a)
 	}
-	qsub(t, "alice", options+node, "sleep 60").queued()
+	qsub(t, "alice", options+node, "sleep 1000").queued()
 	first.forced()
 	second.forced()
 }

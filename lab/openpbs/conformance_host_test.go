@@ -33,7 +33,7 @@ func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			migrated(t, fmt.Sprintf(top, c.host, section("cpuset", c.cpuset), section("memory", c.memory)), nodes...)
 			for _, node := range nodes {
-				j := qsub(t, "alice", medium(node), "sleep 60")
+				j := qsub(t, "alice", medium(node), "sleep 1000")
 				j.running()
 				for controller, limited := range map[string]func() bool{
 					"cpuset": func() bool { return j.read(node, "cpuset.cpus", "cpuset.cpus") == "0" },
@@ -96,7 +96,7 @@ func TestControllerThatIsMountedTwiceHasOneCgroupOfAJob(t *testing.T) {
 	})
 	on(t, node, "mkdir "+again+" && mount -t cgroup -o memory cgroup "+again)
 	settings(t, "", node)
-	j := qsub(t, "alice", medium(node), "sleep 60")
+	j := qsub(t, "alice", medium(node), "sleep 1000")
 	j.running()
 	if got := j.bytes(node, "memory.limit_in_bytes", "memory.max"); got != 300<<20 {
 		t.Errorf("limit of mem in the first mount: %d", got)

@@ -13,12 +13,13 @@ import (
 
 func TestJobOnTwoNodesHasACgroupOnEachAndLeavesNone(t *testing.T) {
 	needNodes(t, 2)
-	for _, c := range []struct{ name, script, end string }{
-		{"ends by itself", "sleep 3", ": "},
-		{"is deleted", "sleep 60", "qdel "},
+	for name, end := range map[string]func(j *job, release func()){
+		"ends by itself": func(_ *job, release func()) { release() },
+		"is deleted":     func(j *job, _ func()) { on(t, nodes[0], "qdel "+j.id) },
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			j := qsub(t, "alice", "-l select=2:ncpus=1:mem=100mb -l place=scatter", c.script)
+		t.Run(name, func(t *testing.T) {
+			wait, release := hold(t)
+			j := qsub(t, "alice", "-l select=2:ncpus=1:mem=100mb -l place=scatter", wait)
 			j.running()
 			for _, node := range nodes {
 				dirs := strings.Join(j.cgroups(node), " ")
@@ -26,7 +27,7 @@ func TestJobOnTwoNodesHasACgroupOnEachAndLeavesNone(t *testing.T) {
 					t.Errorf("%s has no cgroup of job %s", node, j.id)
 				}
 			}
-			on(t, nodes[0], c.end+j.id)
+			end(j, release)
 			j.ended()
 		})
 	}
@@ -34,7 +35,7 @@ func TestJobOnTwoNodesHasACgroupOnEachAndLeavesNone(t *testing.T) {
 
 func TestSubjobsHaveCgroupsWhileTheyRun(t *testing.T) {
 	node := nodes[0]
-	array := qsub(t, "alice", "-J 1-4 -l select=1:ncpus=1:mem=300mb:host="+node+" -l place=pack:excl", "sleep 60")
+	array := qsub(t, "alice", "-J 1-4 -l select=1:ncpus=1:mem=300mb:host="+node+" -l place=pack:excl", "sleep 1000")
 	subjob := func(i string) *job { return &job{t, strings.Replace(array.id, "[]", "["+i+"]", 1)} }
 	first := subjob("1")
 	first.running()
@@ -83,7 +84,7 @@ func TestConfigurationThatOpenPBSShips(t *testing.T) {
 	settings(t, imported(t, node, "/opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF"), node)
 	before, err := said(node, "level=error")
 	must.NoError(t, err)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 60")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 1000")
 	j.running()
 	if len(j.cgroups(node)) == 0 {
 		t.Errorf("%s has no cgroup of job %s", node, j.id)
@@ -102,8 +103,11 @@ func TestPeriodicTellsNothingOfAJobThatHasEnded(t *testing.T) {
 	// A cgroup is left behind, as by a host that crashed.
 	on(t, node, "cd /sys/fs/cgroup; mkdir memory/pbs_jobs.service/jobid/"+ended.id+
 		" 2>/dev/null || mkdir pbs_jobs.service/jobs/"+ended.id)
-	running := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "sleep 8")
+	wait, release := hold(t)
+	running := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, wait)
 	running.running()
+	twicePeriodic(t, node)
+	release()
 	running.succeeds()
 	ended.gone()
 	if got := ended.attributes().ResourcesUsed; !reflect.DeepEqual(got, used) {

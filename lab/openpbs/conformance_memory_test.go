@@ -38,7 +38,7 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			migrated(t, fmt.Sprintf(defaults, c.mem, c.memsw), node)
-			j := qsub(t, "alice", "-l select=1:ncpus=1:host="+node+" -l place="+c.place, "sleep 60")
+			j := qsub(t, "alice", "-l select=1:ncpus=1:host="+node+" -l place="+c.place, "sleep 1000")
 			j.running()
 			mem := j.bytes(node, "memory.limit_in_bytes", "memory.max")
 			if c.want > 0 && mem != c.want {
@@ -75,7 +75,7 @@ func TestJobWithoutMemOrVmemHasTheirDefaults(t *testing.T) {
 	node := nodes[0]
 	migrated(t, `{"cgroup": {"cpuset": {"enabled": true},
 		"memory": {"enabled": true, "default": "96MB"}, "memsw": {"enabled": true, "default": "96MB"}}}`, node)
-	j := qsub(t, "alice", "-l select=1:ncpus=1:host="+node, "sleep 60")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:host="+node, "sleep 1000")
 	j.running()
 	mem := j.bytes(node, "memory.limit_in_bytes", "memory.max")
 	if mem != 96<<20 {
@@ -134,7 +134,7 @@ x = None
 x = bytearray(400 << 20)
 end = time.process_time() + 2
 while time.process_time() < end: pass
-time.sleep(60)
+time.sleep(1000)
 END`)
 	first := j.atLeast(t, 200<<20, 2)
 	as(t, "alice", nodes[0], "touch "+j.id+".more")

@@ -48,7 +48,7 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 			vnodePerSocket(t, "", nodes[:c.nodes]...)
 			newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, c.keep))
 			options := "-W tolerate_node_failures=job_start -l place=vscatter -l select=" + c.chunks
-			j := qsub(t, "alice", options, "sleep 60")
+			j := qsub(t, "alice", options, "sleep 1000")
 			kept := j.running().ExecVnode
 			if got, want := strings.Count(kept, "("), strings.Count(c.keep, "host="); got != want {
 				t.Fatalf("exec_vnode after the launch: %s, want %d chunks", kept, want)
@@ -67,7 +67,7 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 					}
 				}
 			}
-			next := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode="+free, "sleep 60")
+			next := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode="+free, "sleep 1000")
 			next.running()
 			next.forced()
 			j.forced()
@@ -101,7 +101,7 @@ func TestResizeThatASiteHookRefusesRequeuesTheJob(t *testing.T) {
 			})
 			on(t, c.refuses, "touch /run/refuse")
 			j := qsub(t, "alice", "-W tolerate_node_failures=job_start -l place=vscatter "+
-				"-l select=1:ncpus=1:mem=100mb:host="+c.head+"+2:ncpus=1:mem=100mb:host="+c.sister, "sleep 60")
+				"-l select=1:ncpus=1:mem=100mb:host="+c.head+"+2:ncpus=1:mem=100mb:host="+c.sister, "sleep 1000")
 			j.started()
 			qmgr(t, "set server scheduling = false") // so that it stays in the queue
 			eventually(t, "job "+j.id+" is queued again", func() bool {

@@ -66,13 +66,15 @@ func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 net_cls.enabled = true
 net_prio.enabled = true
 perf_event.enabled = true`, node)
-	j := qsub(t, "alice", small(node), "cat /proc/self/cgroup >cgroups; sleep 6")
+	wait, release := hold(t)
+	j := qsub(t, "alice", small(node), "cat /proc/self/cgroup >cgroups; "+wait)
 	j.running()
 	for _, c := range append(controllers, "blkio") {
 		if on(t, node, "find /sys/fs/cgroup/"+c+" -type d -name '"+j.id+"'") == "" {
 			t.Errorf("the job has no cgroup in %s", c)
 		}
 	}
+	release()
 	j.finished()
 	text := as(t, "alice", node, "cat cgroups; rm cgroups")
 	for _, c := range append(controllers, "blkio") {
@@ -99,22 +101,25 @@ func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 	if unified(t, node) {
 		kernfstest.Elsewhere(t, "blkio is io here, and every job has it: make test-openpbs")
 	}
-	j := qsub(t, "alice", small(node), "sleep 6; pbs_attach -j $PBS_JOBID true || :")
+	wait, release := hold(t)
+	j := qsub(t, "alice", small(node), wait+"; pbs_attach -j $PBS_JOBID true || :")
 	j.running()
 	settings(t, "blkio.enabled = true", node)
 	other := qsub(t, "alice", small(node), "sleep 1")
-	for _, j := range []*job{other, j} {
-		j.succeeds()
-		j.gone()
-	}
+	other.succeeds()
+	other.gone()
+	release()
+	j.succeeds()
+	j.gone()
 }
 
 // With soft_limit a job may use more than its mem, up to its vmem, as long as there is memory.
 func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 	node := nodes[0]
 	settings(t, "memory.soft_limit = true", node)
+	wait, release := hold(t)
 	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=32mb:vmem=200mb:host="+node,
-		"python3 -c 'x = bytearray(100 << 20)'; sleep 6")
+		"python3 -c 'x = bytearray(100 << 20)' || exit 1; "+wait)
 	j.running()
 	files := "memory.soft_limit_in_bytes memory.limit_in_bytes"
 	if unified(t, node) {
@@ -129,6 +134,7 @@ func TestJobMayUseMoreThanItsSoftLimit(t *testing.T) {
 	if got, want := on(t, node, "cd '"+dir+"' && cat "+files), fmt.Sprintf("%d\n%d", 32<<20, 200<<20); got != want {
 		t.Errorf("%s of the job: %q, want %q", files, got, want)
 	}
+	release()
 	j.succeeds()
 	j.gone()
 }
@@ -139,12 +145,12 @@ func TestFlagsOfTheCpusetAreSet(t *testing.T) {
 		kernfstest.Elsewhere(t, "cgroup v2 has no flags of a cpuset: make test-openpbs")
 	}
 	settings(t, "cpuset.mem_hardwall = true\ncpuset.memory_spread_page = true", node)
-	j := qsub(t, "alice", small(node), "sleep 6")
+	j := qsub(t, "alice", small(node), "sleep 1000")
 	j.running()
 	got := on(t, node, "cd /sys/fs/cgroup/cpuset/pbs_jobs.service/jobid/'"+j.id+
 		"' && cat cpuset.mem_hardwall cpuset.memory_spread_page")
 	if got != "1\n1" {
 		t.Errorf("mem_hardwall and memory_spread_page are %q", got)
 	}
-	j.ended()
+	j.deleted()
 }

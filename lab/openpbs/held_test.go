@@ -14,7 +14,7 @@ func TestHeldJobSaysWhyIfTheSchedulerWaitsForItsBegin(t *testing.T) {
 	on(t, nodes[0], "qmgr -c 'set sched default job_run_wait = execjob_hook'")
 	node := nodes[len(nodes)-1]
 	const refused = ` -v $'EVIL=a\npbs.event().job.Resource_List[vmem]=10gb'`
-	j := qsub(t, "alice", "-l select=1:ncpus=0:mem=50mb:host="+node+refused, "sleep 60")
+	j := qsub(t, "alice", "-l select=1:ncpus=0:mem=50mb:host="+node+refused, "sleep 1000")
 	var comment string
 	eventually(t, "the held job's comment has hookhost's message", func() bool {
 		a := j.attributes()

@@ -17,11 +17,13 @@ func TestStandInAnswersAndGivesItsPlaceBack(t *testing.T) {
 	t.Cleanup(func() { output("root", node, "hookhost openpbs uninstall --native") })
 	confined := func(what string) {
 		t.Helper()
-		j := qsub(t, "alice", small(node), "cat /proc/self/cgroup; sleep 3")
+		wait, release := hold(t)
+		j := qsub(t, "alice", small(node), "cat /proc/self/cgroup; "+wait)
 		j.running()
 		if len(j.cgroups(node)) == 0 {
 			t.Errorf("%s: job %s has no cgroup", what, j.id)
 		}
+		release()
 		j.succeeds()
 		j.gone()
 	}

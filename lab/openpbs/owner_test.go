@@ -11,13 +11,15 @@ import (
 
 // hookhost is in an ordinary user's PATH, in the job and outside.
 func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
+	wait, release := hold(t)
 	j := qsub(t, "alice", "-o left -j oe -l walltime=1:00:00 -l select=1:ncpus=1:mem=64mb:host="+nodes[0],
-		"hookhost jobs --mine; hookhost report $PBS_JOBID >/dev/null && hookhost jobs | grep -c $PBS_JOBID; sleep 7")
+		"hookhost jobs --mine; hookhost report $PBS_JOBID >/dev/null && hookhost jobs | grep -c $PBS_JOBID; "+wait)
 	j.running()
 	report := "hookhost report " + j.id
 	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
 		t.Errorf("alice's report of the running job %s: %q", j.id, got)
 	}
+	release()
 	j.ended()
 	if got := as(t, "alice", nodes[0], report); !strings.Contains(got, j.id) {
 		t.Errorf("alice's report of the finished job %s: %q", j.id, got)
@@ -32,7 +34,8 @@ func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
 }
 
 func TestOthersSeeNothingOfAJob(t *testing.T) {
-	j := qsub(t, "bob", small(nodes[0]), "sleep 6")
+	wait, release := hold(t)
+	j := qsub(t, "bob", small(nodes[0]), wait)
 	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(j.id) + `\b`)
 	hidden := func(when string) {
 		t.Helper()
@@ -53,6 +56,7 @@ func TestOthersSeeNothingOfAJob(t *testing.T) {
 	}
 	j.running()
 	hidden("running")
+	release()
 	j.ended()
 	hidden("finished")
 }

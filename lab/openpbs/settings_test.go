@@ -79,7 +79,7 @@ func causes(node, line, word string) error {
 	if err := run(node, line); err != nil {
 		return err
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute * slowness()); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if now, err := said(node, word); err != nil || now > before {
 			return err
 		}
@@ -96,6 +96,20 @@ func said(node, word string) (int, error) {
 	return strconv.Atoi(out)
 }
 
+// twicePeriodic waits until exechost_periodic has come to a node twice: the second time all of it
+// has happened since.
+func twicePeriodic(t *testing.T, node string) {
+	t.Helper()
+	const event = "event=exechost_periodic"
+	before, err := said(node, event)
+	must.NoError(t, err)
+	eventually(t, "exechost_periodic comes twice to "+node, func() bool {
+		now, err := said(node, event)
+		must.NoError(t, err)
+		return now >= before+2
+	})
+}
+
 // qmgr runs directives on the server.
 func qmgr(t *testing.T, directives ...string) {
 	t.Helper()
@@ -104,8 +118,8 @@ func qmgr(t *testing.T, directives ...string) {
 	}
 }
 
-// until waits for a line to succeed on a node, for a minute and a half at the most. A server may
-// need that long until it takes a MoM that was restarted for free.
+// until waits for a line to succeed on a node, for some minutes at the most. A server may need a
+// minute and a half until it takes a MoM that was restarted for free.
 func until(node, line string) error {
-	return run(node, "for i in $(seq 800); do "+line+" && exit 0; sleep 0.1; done; exit 1")
+	return run(node, "for i in $(seq 1800); do "+line+" && exit 0; sleep 0.1; done; exit 1")
 }

@@ -69,10 +69,11 @@ func TestJobsOnVnodesOfTheSitesNames(t *testing.T) {
 				t.Cleanup(func() { output("root", node, c.after) })
 				on(t, node, c.before)
 			}
-			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade",
-				spin(1.5, 1)+"; sleep 4")
+			wait, release := hold(t)
+			one := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:vnode=blade", spin(1.5, 1)+"; "+wait+"; sleep 2")
 			one.running()
 			one.holds("node2", 1, mb100)
+			release()
 			used := one.succeeds()
 			if cput := fmt.Sprint(used.ResourcesUsed["cput"]); cput == "00:00:00" || used.RunCount != 1 {
 				t.Errorf("cput %s after %d runs", cput, used.RunCount)
@@ -81,7 +82,7 @@ func TestJobsOnVnodesOfTheSitesNames(t *testing.T) {
 
 			const chunk = "1:ncpus=1:mem=100mb:vnode="
 			several := qsub(t, "alice", "-l place=free -l select="+chunk+"rack+"+chunk+"blade+"+chunk+"vnode1[0]",
-				"/opt/pbs/bin/pbsdsh -- /bin/cat /proc/self/cgroup; sleep 60")
+				"/opt/pbs/bin/pbsdsh -- /bin/cat /proc/self/cgroup; sleep 1000")
 			several.running()
 			several.holds("node1", 1, mb100)
 			several.holds("node2", 2, mb200)

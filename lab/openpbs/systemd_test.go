@@ -69,7 +69,7 @@ func TestJobStaysConfinedWhileSystemdReloadsAndHookhostIsRestartedAndKilled(t *t
 		t.Errorf("limit and processes of job %s: %q, before %q", j.id, after, before)
 	}
 	j.deleted()
-	if e := j.accounting("E"); len(e) != 1 || e[0]["resources_used.mem"] == "" {
+	if e := j.end(); e["resources_used.mem"] == "" {
 		t.Errorf("accounting of job %s: %v", j.id, e)
 	}
 }

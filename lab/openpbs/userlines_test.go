@@ -94,7 +94,7 @@ func (j *job) refusal(node string) string {
 func TestLineOfAVariableIsNotMoMs(t *testing.T) {
 	node := nodes[len(nodes)-1]
 	j := qsub(t, "alice", "-l select=1:ncpus=0:mem=50mb:host="+node+` -v $'EVIL=a\npbs.event().job.Resource_List[vmem]=10gb\npbs.event().job.comment=x'`,
-		"sleep 60")
+		"sleep 1000")
 	runs := j.decided()
 	why := j.refusal(node)
 	const want = notMoMs + ": pbs.event().job.Resource_List[vmem] behind pbs.event().job.Variable_List, variable EVIL"

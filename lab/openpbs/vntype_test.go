@@ -48,7 +48,7 @@ func serverVntype(t *testing.T, node string) string {
 // job that is not.
 func confined(t *testing.T, node string) bool {
 	t.Helper()
-	j := qsub(t, "alice", small(node), "exec sleep 60")
+	j := qsub(t, "alice", small(node), "exec sleep 1000")
 	j.running()
 	is := len(j.cgroups(node)) > 0
 	j.deleted()

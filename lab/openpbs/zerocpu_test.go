@@ -28,7 +28,7 @@ func TestZeroCPUJobHasTheQuotaOfPBSCgroups(t *testing.T) {
 		{"[cpu]\nzero_cpus_quota_fraction = 0.29\ncfs_period = \"50ms\"", "2 14934 50000", "14934 50000"},
 	} {
 		settings(t, tt.config, node)
-		j := qsub(t, "alice", "-l select=1:ncpus=0:mem=64mb:host="+node, "exec sleep 60")
+		j := qsub(t, "alice", "-l select=1:ncpus=0:mem=64mb:host="+node, "exec sleep 1000")
 		j.running()
 		if got := j.cpuShare(node); got != tt.v1 && got != tt.v2 {
 			t.Errorf("with %q: the kernel has %q, want %q, or %q in v2", tt.config, got, tt.v1, tt.v2)
