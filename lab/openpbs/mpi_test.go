@@ -208,13 +208,9 @@ func TestRanksEndWhenTheirLauncherIsKilled(t *testing.T) {
 func TestInteractiveJobRunsMPI(t *testing.T) {
 	threeNodes(t)
 	l := launchers[2]
-	typed := l.command + " " + l.where(t) + "; exit"
-	text := as(t, "alice", nodes[0], fmt.Sprintf(`(sleep 4; echo '%s'; sleep 20) |
-		script -qec "qsub -I %s" /dev/null`, typed, threeHosts))
-	_, after, _ := strings.Cut(text, "qsub: waiting for job ")
-	id, _, _ := strings.Cut(after, " ")
-	everywhere(t, strings.ReplaceAll(text, "\r", ""), id)
-	(&job{t: t, id: id}).ended()
+	j, text := interactive(t, threeHosts, l.command+" "+l.where(t)+"; exit")
+	everywhere(t, strings.ReplaceAll(text, "\r", ""), j.id)
+	j.ended()
 	idle(t, "alice")
 }
 
@@ -282,7 +278,9 @@ func sleepsOnEachNode(t *testing.T, script string) *job {
 
 func TestCommandOfRemshIsATaskOfTheJob(t *testing.T) {
 	needNodes(t, 2)
-	file := filepath.Join(shared(t), "file")
+	dir := shared(t)
+	file := filepath.Join(dir, "file")
+	until := func(file string) string { return "until [ -e " + file + " ]; do sleep 0.1; done" }
 	j := qsub(t, "alice", twoHosts+"-v PASSED=yes", `export EXPORTED=1
 hookhost remsh node2 'echo "$(hostname) $PBS_JOBID $PASSED-$EXPORTED $0"'
 caught=$(hookhost remsh node2 echo out); echo "caught [$caught]"
@@ -292,8 +290,9 @@ hookhost remsh node2 'kill -TERM $$'; echo kill $?
 hookhost remsh alice@node2 'exit 8'; echo user $?
 hookhost remsh bob@node2 true; echo another user $?
 hookhost remsh node9 true; echo another host $?
-hookhost remsh node2 'sleep 2; echo >`+file+`' & sleep 1; kill -KILL $!
-sleep 4`)
+hookhost remsh node2 'echo >`+dir+`/begun; `+until(dir+"/killed")+`; echo >`+file+`' &
+`+until(dir+"/begun")+`; kill -KILL $!; wait $!; echo >`+dir+`/killed
+for i in $(seq 600); do [ ! -e `+file+` ] || break; sleep 0.1; done`)
 	j.succeeds()
 	want := []string{"another host 255", "another user 255", "cat 0", "caught []", "exit 7", "kill 15",
 		"node2 " + j.id + " yes- /bin/sh", "out", "user 8"}

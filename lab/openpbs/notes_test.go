@@ -4,7 +4,6 @@ package openpbs_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +44,7 @@ func warnings(t *testing.T, node string) func() string {
 }
 
 func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
-	j := qsub(t, "alice", small(nodes[0]), "sleep 60")
+	j := qsub(t, "alice", small(nodes[0]), "sleep 1000")
 	j.running()
 	if as(t, "alice", nodes[0], "pgrep -u alice -x qsub || :") == "" {
 		t.Fatal("qsub has left no process behind")
@@ -55,7 +54,7 @@ func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
 		time.Sleep(5 * time.Second)
 	} else {
 		pid := as(t, "alice", nodes[0],
-			"setsid -f sleep 61 </dev/null >/dev/null 2>&1; pgrep -u alice -x -f 'sleep 61'")
+			"setsid -f sleep 1061 </dev/null >/dev/null 2>&1; pgrep -u alice -x -f 'sleep 1061'")
 		named := func(note string) bool { return strings.Contains(note, "pid "+pid+" (sleep) ") }
 		t.Cleanup(func() { on(t, nodes[0], "kill "+pid) })
 		eventually(t, "the report tells of process "+pid, func() bool {
@@ -72,19 +71,11 @@ func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
 func TestOrdinaryJobsHaveNoNotes(t *testing.T) {
 	warned := warnings(t, nodes[0])
 	at := "-l select=1:ncpus=1:mem=64mb:host=" + nodes[0]
-	interactive := fmt.Sprintf(`(sleep 2; echo "/opt/pbs/bin/pbs_tmrsh %s true; sleep 3; echo over; exit"; sleep 8) |
-		script -qec "/opt/pbs/bin/qsub -I %s" /dev/null`, nodes[0], at)
-	out := as(t, "alice", nodes[0], interactive)
-	id := ""
-	for word := range strings.FieldsSeq(out) {
-		if strings.HasSuffix(word, "."+nodes[0]) {
-			id = word
-		}
-	}
-	if id == "" || !strings.Contains(out, "over\r\n") {
+	typed, out := interactive(t, at, "/opt/pbs/bin/pbs_tmrsh "+nodes[0]+" true; sleep 3; echo over; exit")
+	if !strings.Contains(out, "over\r\n") {
 		t.Fatalf("qsub -I: %q", out)
 	}
-	jobs := map[string]*job{"interactive": {t: t, id: id}}
+	jobs := map[string]*job{"interactive": typed}
 	jobs["of a job"] = qsub(t, "alice", at, "echo 'sleep 1' | /opt/pbs/bin/qsub "+at+"; sleep 4")
 	jobs["of tasks"] = qsub(t, "alice", at, "/opt/pbs/bin/pbsdsh -- /bin/sleep 4")
 	for what, j := range jobs {
