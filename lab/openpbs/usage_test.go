@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,13 +86,9 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 	if _, err := fmt.Sscanf(mem, "%dkb", &kb); err != nil || kb < 130<<10 || kb > 170<<10 {
 		t.Errorf("resources_used.mem %s, want that of both hosts, 130 MB and a little", mem)
 	}
-	var records []map[string]string
-	eventually(t, "accounting has the job's end", func() bool {
-		records = j.accounting("E")
-		return len(records) > 0
-	})
+	record := j.end()
 	for _, name := range []string{"cput", "mem", "vmem", "cpupercent"} {
-		if got, want := records[0]["resources_used."+name], fmt.Sprint(a.ResourcesUsed[name]); got != want {
+		if got, want := record["resources_used."+name], fmt.Sprint(a.ResourcesUsed[name]); got != want {
 			t.Errorf("resources_used.%s: %s in accounting, %s in qstat", name, got, want)
 		}
 	}
@@ -123,18 +121,26 @@ func TestUsageOfAllHostsIsInAccountingAndInTheMotherSuperiorsReport(t *testing.T
 	idle(t, "alice")
 }
 
-// A launcher that calls ssh and pbs_attach has nothing launched on a sister, only attached.
-// MoM may carry out the answer of an exechost_periodic after that of the epilogue, up to a second
-// late, and keeps what it got last. So the job ends two seconds after it has used cpu time.
+// A launcher that calls ssh and pbs_attach has nothing launched on a sister, only attached. MoM may
+// carry out the answer of an exechost_periodic after that of the epilogue, up to a second late, and
+// keeps what it got last. So the job is busy until it ends, long after it has used two seconds.
 func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
 	needNodes(t, 2)
-	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\n"+spin(1.7, 90)+"\nEND\n"+
-		`ssh node2 "hookhost attach -j $PBS_JOBID -- sh $PWD/sister.sh"; sleep 2`)
+	hold := filepath.Join(shared(t), "hold")
+	must.NoError(t, os.WriteFile(hold, nil, 0o644))
+	j := qsub(t, "alice", twoHosts, "cat >sister.sh <<'END'\nwhile [ -e "+hold+" ]; do "+spin(0.3, 90)+"; done\nEND\n"+
+		`ssh node2 "hookhost attach -j $PBS_JOBID -- sh $PWD/sister.sh"`)
+	j.running()
+	eventually(t, "node2 has counted 4 s of the job", func() bool {
+		u := j.report("node2").Hosts["node2"]
+		return u != nil && u.CPUT != nil && *u.CPUT >= 4
+	})
+	must.NoError(t, os.Remove(hold))
 	a := j.finished()
 	var seconds, percent int
 	cput, cpupercent := fmt.Sprint(a.ResourcesUsed["cput"]), fmt.Sprint(a.ResourcesUsed["cpupercent"])
 	if _, err := fmt.Sscanf(cput, "00:00:%d", &seconds); err != nil || seconds < 2 {
-		t.Errorf("resources_used.cput %s of a job that used 1.7 s on its sister", cput)
+		t.Errorf("resources_used.cput %s of a job that used 4 s on its sister", cput)
 	}
 	// The mother superior alone is at a few percent.
 	if _, err := fmt.Sscan(cpupercent, &percent); err != nil || percent < 15 {
@@ -192,7 +198,7 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 	}
 	j.gone()
 
-	must.NoError(t, alarm("15"))
+	must.NoError(t, alarm("25"))
 	j = qsub(t, "alice", medium(node), work)
 	j.running()
 	stop()
