@@ -3,35 +3,49 @@
 package openpbs_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// deleteWhileTheyStart is a shell script that prints the jobs that it submits. Each is deleted by
-// force some moments after it was sent to its node.
-const deleteWhileTheyStart = `for i in $(seq 30); do
-	id=$(runuser -u alice -- bash -c "echo 'sleep 20' | qsub -o /dev/null -e /dev/null -l select=1:ncpus=1:mem=64mb")
-	echo $id
-	for k in $(seq 100); do [ -n "$(qselect -s R)" ] && break; sleep 0.02; done
-	sleep 0.$(printf %02d $((i * 2)))
-	qdel -W force $id || :
-done 2>/dev/null`
+// submitted is the head of a shell script that submits a job, prints its id, and waits until it is
+// sent to its node. The job makes a file when its program starts.
+const submitted = `id=$(echo 'echo >%[1]s; sleep 1000' |
+	runuser -u alice -- qsub -o /dev/null -e /dev/null -l select=1:ncpus=1:mem=64mb)
+echo $id
+until [ -n "$(qselect -s R)" ]; do sleep 0.02; done
+`
 
-// TestJobDeletedWhileItStartsBeginsOnce deletes jobs by force. MoM ends such a job, while its child
-// goes on with the job's prologue and launch. The job would hold cpus that nobody gives back.
+// TestJobDeletedWhileItStartsBeginsOnce deletes jobs by force. The moments span a job's start, on a
+// slow machine too. MoM ends such a job, while its child goes on with the job's prologue and
+// launch. The job would hold cpus that nobody gives back.
 func TestJobDeletedWhileItStartsBeginsOnce(t *testing.T) {
 	lives := qsub(t, "alice", small(nodes[0]), "sleep 600")
 	lives.running()
 	for _, part := range []string{"/pbs_jobs.service/", `"job"`, "/run/hookhost/jobs/", " sleep"} {
-		if left := leftOn(t, nodes[0]); !strings.Contains(left, part) { // else it says nothing below
-			t.Errorf("of a job that runs, a node has no %s: %s", part, left)
-		}
+		// Else an empty answer says nothing below.
+		eventually(t, "a node has of a job that runs "+part, func() bool {
+			return strings.Contains(leftOn(t, nodes[0]), part)
+		})
 	}
 	lives.deleted()
-	ids := strings.Fields(on(t, nodes[0], deleteWhileTheyStart))
-	must.Equal(t, "jobs that were submitted", 30, len(ids))
+	const jobs, remove = 30, "qdel -W force $id 2>/dev/null || :"
+	file := filepath.Join(shared(t), "started")
+	t.Cleanup(func() { output("root", nodes[0], "qselect -u alice | xargs -r qdel -W force") })
+	out := on(t, nodes[0], fmt.Sprintf(submitted+`began=$(date +%%s%%3N)
+until [ -e %[1]s ]; do sleep 0.02; done; echo $(($(date +%%s%%3N) - began)); `+remove, file))
+	var id string
+	var start int // how long a job's start takes, in milliseconds
+	_, err := fmt.Sscan(out, &id, &start)
+	must.NoError(t, err)
+	var ids []string
+	for i := range jobs {
+		after := float64(max(600, 2*start)) * float64(i+1) / jobs
+		ids = append(ids, on(t, nodes[0], fmt.Sprintf(submitted+"sleep %.3[2]f; "+remove, file, after/1000)))
+	}
 	eventually(t, "no job is left", func() bool { return on(t, nodes[0], "qselect") == "" })
 	reports := 0
 	for _, node := range nodes {
