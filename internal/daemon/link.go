@@ -19,6 +19,8 @@ type Link struct {
 	client *api.Client
 	log    *logrus.Logger
 	served atomic.Bool // a daemon has answered
+	lost   atomic.Bool // no daemon came within away, nor since
+	away   time.Duration
 }
 
 // Open connects to the daemon at socket. It fails with api.ErrNoHost if none runs.
@@ -27,7 +29,7 @@ func Open(socket string, log *logrus.Logger) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Link{client: client, log: log}, nil
+	return &Link{client: client, log: log, away: awayTime}, nil
 }
 
 // NewJobID returns an id for a job that has none.
@@ -48,8 +50,9 @@ func (l *Link) Report(ctx context.Context, id string) (json.RawMessage, error) {
 // awayTime is how long the daemon may be absent during a job. systemd restarts it after a second.
 const awayTime = 30 * time.Second
 
-// call asks the daemon. If the daemon has died, it asks the next one, for up to awayTime. It
-// accepts any answer of a living daemon. It does not wait for a daemon that has never answered.
+// call asks the daemon. If the daemon has died, it asks the next one, for up to awayTime. If none
+// has come by then, later calls do not wait again. It accepts any answer of a living daemon. It
+// does not wait for a daemon that has never answered.
 func call[T any](ctx context.Context, l *Link, ask func() (T, error)) (T, error) {
 	var end time.Time
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
@@ -57,15 +60,19 @@ func call[T any](ctx context.Context, l *Link, ask func() (T, error)) (T, error)
 		var answered *api.Error
 		if err == nil || errors.As(err, &answered) {
 			l.served.Store(true)
+			l.lost.Store(false)
 			return answer, err
 		}
 		hangs := errors.Is(err, api.ErrSilent) && !l.served.Load()
-		if hangs || !end.IsZero() && time.Now().After(end) {
+		if !end.IsZero() && time.Now().After(end) {
+			l.lost.Store(true)
+		}
+		if hangs || l.lost.Load() {
 			return answer, err
 		}
 		if end.IsZero() {
-			end = time.Now().Add(awayTime)
-			l.log.Warnf("the daemon has gone; waiting %v for the next: %v", awayTime, err)
+			end = time.Now().Add(l.away)
+			l.log.Warnf("the daemon has gone; waiting %v for the next: %v", l.away, err)
 		}
 		select {
 		case <-time.After(pause):

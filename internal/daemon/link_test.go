@@ -48,6 +48,24 @@ func TestCallOutlivesSeveralDaemons(t *testing.T) {
 	}
 }
 
+// At its end a job makes several calls. They wait once for a daemon that does not come.
+func TestCallsWaitOnceForADaemonThatDoesNotCome(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", socket)
+	must.NoError(t, err)
+	link := linkTo(t, socket)
+	must.NoError(t, listener.Close())
+	link.away = 200 * time.Millisecond
+	began := time.Now()
+	if _, err := link.NewJobID(t.Context()); err == nil || time.Since(began) < link.away {
+		t.Errorf("the first call failed after %v with %v", time.Since(began), err)
+	}
+	link.away = time.Hour
+	if _, err := link.NewJobID(t.Context()); err == nil {
+		t.Error("the second call got an answer")
+	}
+}
+
 // Nothing is there for a while when systemd starts a daemon again.
 func TestCallWaitsForTheNextDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
