@@ -40,7 +40,7 @@ const maxLabel = 128
 var (
 	jobLabels = []string{"jobid", "runcount"}
 
-	jobsLive = prometheus.NewDesc("hookhost_jobs", "Jobs that live on this host, by phase.", []string{"phase"}, nil)
+	jobsLive = prometheus.NewDesc("hookhost_jobs", "Live jobs on this host, by phase.", []string{"phase"}, nil)
 
 	jobInfo = prometheus.NewDesc("pbs_job_info", "A job's owner, queue and project, on its mother superior.",
 		append(jobLabels, "username", "queue", "project"), nil)
@@ -52,15 +52,16 @@ var (
 	jobCache = ofJob("pbs_cgroup_mem_cache_bytes", "Page cache of files, without shared memory, of the job.")
 	jobLimit = ofJob("pbs_cgroup_mem_limit_bytes", "The job's limit of memory; absent without one.")
 	jobTasks = ofJob("pbs_cgroup_thread_usage", "Threads of the job, those of single-threaded processes included.")
-	jobKills = ofJob("pbs_cgroup_mem_oom_kill_total", "Processes of the job that the kernel killed for want of memory.")
+	jobKills = ofJob("pbs_cgroup_mem_oom_kill_total",
+		"Processes of the job that the kernel killed because memory ran out.")
 
 	gpuLabels = append(jobLabels, "uuid")
 	gpuUsage  = prometheus.NewDesc("pbs_job_gpu_utilization_ratio",
 		"Share of the time since the job got the GPU in which something ran on it, as last measured.", gpuLabels, nil)
 	gpuMemory = prometheus.NewDesc("pbs_job_gpu_memory_peak_bytes",
-		"The most of the GPU's memory that one process of the job held, as last measured.", gpuLabels, nil)
+		"The most GPU memory that one process of the job held, as last measured.", gpuLabels, nil)
 	gpuEnergy = prometheus.NewDesc("pbs_job_gpu_energy_joules_total",
-		"Energy that the GPU took while the job had it, as last measured.", gpuLabels, nil)
+		"Energy that the GPU used while the job had it, as last measured.", gpuLabels, nil)
 )
 
 func ofJob(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, jobLabels, nil) }

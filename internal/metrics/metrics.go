@@ -55,7 +55,7 @@ func New(o Options) *Metrics {
 	m := &Metrics{opt: o, registry: prometheus.NewRegistry()}
 	m.events = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookhost_events_total",
-		Help: "Events that are over, by what became of them: accept, reject, or error of a hook or of the node.",
+		Help: "Finished events by result: accept, reject, or error of a hook or of the node.",
 	}, []string{"event", "result"})
 	m.eventTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "hookhost_event_duration_seconds", Buckets: buckets,
@@ -63,11 +63,11 @@ func New(o Options) *Metrics {
 	}, []string{"event"})
 	m.calls = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookhost_hook_calls_total",
-		Help: "Calls of hooks that are over, by what became of them: accept, reject or error.",
+		Help: "Finished calls of hooks by result: accept, reject or error.",
 	}, []string{"hook", "result"})
 	m.callTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "hookhost_hook_call_duration_seconds", Buckets: buckets,
-		Help: "How long hooks took to answer, with a start or a replay where the call needed one.",
+		Help: "How long hooks took to answer, including a start or a replay if the call needed one.",
 	}, []string{"hook"})
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hookhost_build_info", Help: "The version of hookhost, and of the Go that built it.",

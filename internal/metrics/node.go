@@ -28,21 +28,21 @@ type nodeCollector struct{ opt *Options }
 var (
 	hookLabels = []string{"hook"}
 
-	hookUp       = prometheus.NewDesc("hookhost_hook_up", "1 where the hook's program runs, else 0.", hookLabels, nil)
+	hookUp       = prometheus.NewDesc("hookhost_hook_up", "1 if the hook's program runs, else 0.", hookLabels, nil)
 	hookRestarts = prometheus.NewDesc("hookhost_hook_restarts_total",
-		"How often the hook's program was started anew.", hookLabels, nil)
+		"How often the hook's program was restarted.", hookLabels, nil)
 	hookCrashes = prometheus.NewDesc("hookhost_hook_crashes_total",
 		"How often the hook's program crashed, failed to start or was killed by its alarm.", hookLabels, nil)
 	oomKills = prometheus.NewDesc("hookhost_oom_kills_total",
-		"Processes of jobs that the kernel killed for want of memory.", nil, nil)
+		"Processes of jobs that the kernel killed because memory ran out.", nil, nil)
 	adopted = prometheus.NewDesc("hookhost_strays_adopted_total",
-		"Processes outside of every job that were taken into theirs.", nil, nil)
+		"Processes outside every job that were moved into theirs.", nil, nil)
 	written = prometheus.NewDesc("hookhost_reports_written_total",
 		"Reports of finished jobs that were written to disk.", nil, nil)
 	writeFailures = prometheus.NewDesc("hookhost_report_write_failures_total",
 		"Reports that could not be written to disk at that time.", nil, nil)
 	refusedCalls = prometheus.NewDesc("hookhost_refused_calls_total",
-		"Calls and connections that were refused for who made them, by kind.", []string{"kind"}, nil)
+		"Calls and connections that were refused because of their caller, by kind.", []string{"kind"}, nil)
 )
 
 // Describe sends what Collect may send.
