@@ -70,8 +70,9 @@ func (h *Host) rules(s hostapi.Stage) []rule {
 		}
 	}
 	return []rule{
-		h.dropJobs, // they are no longer in MoM's list or files
-		h.alterAll, // records a qalter, which has no event
+		h.dropJobs,     // they are no longer in MoM's list or files
+		h.alterAll,     // records a qalter, which has no event
+		h.followStates, // suspends or resumes jobs whose event no daemon answered
 	}
 }
 

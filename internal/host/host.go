@@ -49,6 +49,7 @@ type Host struct {
 	unstarted *timers      // of jobs that have begun and not started
 	runners   runnerWatch
 	started   startedMoMs
+	missed    missedEvents
 	counters  counters
 	awaited   busy[[2]string] // purpose and job, see inTurn
 

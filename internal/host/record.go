@@ -185,8 +185,11 @@ func advance(rec *jobstate.Record, req *hostapi.Request, now jobstate.Moment) {
 		if rec.Phase == hostapi.PhasePrerun || rec.Phase == hostapi.PhaseRunning { // a sister may launch nothing
 			rec.Phase, rec.SuspendedAt = hostapi.PhaseSuspended, now
 		}
-	case hostapi.EventPreresume, hostapi.EventPreterm: // preterm: for the SIGTERM that comes next
+	case hostapi.EventPreresume:
 		resume(rec, now)
+	case hostapi.EventPreterm: // for the SIGTERM that comes next
+		resume(rec, now)
+		rec.Terminated = true
 	case hostapi.EventResize:
 		job := *req.Job
 		job.Phase, job.Elapsed = "", 0 // the record has both

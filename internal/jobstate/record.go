@@ -27,6 +27,8 @@ type Record struct {
 	BegunBy hostapi.ProcessID `json:"begun_by,omitzero"`
 	// Kept means that pbs_mom continued with the job after its begin.
 	Kept bool `json:"kept,omitempty"`
+	// Terminated means that MoM is killing the job on request (execjob_preterm).
+	Terminated bool `json:"terminated,omitempty"`
 	// Host is the daemon that owns the job, or that owned it when the daemon died.
 	Host hostapi.ProcessID `json:"host"`
 

@@ -220,6 +220,7 @@ func (d *decoder) hostEvent(e *Event) {
 		return
 	}
 	said, torn, before := map[string]*attributes{}, map[string]bool{}, ""
+	phases := map[string]hostapi.Phase{}
 	for _, l := range jobs {
 		if l.object != "job_list" || hostapi.CheckJobID(l.of) != nil {
 			continue
@@ -233,6 +234,12 @@ func (d *decoder) hostEvent(e *Event) {
 			torn[l.of] = true
 		}
 		before = l.of
+		if l.name == "substate" && l.resource == "" {
+			if _, twice := phases[l.of]; twice {
+				torn[l.of] = true
+			}
+			phases[l.of] = phaseOf(d.value(l))
+		}
 		if !job.add(l.name, l.resource, d.value(l)) {
 			torn[l.of] = true
 		}
@@ -241,10 +248,24 @@ func (d *decoder) hostEvent(e *Event) {
 	for id, job := range said {
 		if torn[id] || job.contradiction() != "" {
 			job = newAttributes()
+			delete(phases, id)
 		}
 		req.JobList[id] = job.job(id)
+		req.JobList[id].Phase = phases[id]
 		unasked(req.JobList[id])
 	}
+}
+
+// phaseOf returns whether a job runs or is suspended, and "" for every other substate
+// (src/include/job.h, JOB_SUBSTATE_RUNNING, _SUSPEND, _SCHSUSP).
+func phaseOf(substate string) hostapi.Phase {
+	switch substate {
+	case "42":
+		return hostapi.PhaseRunning
+	case "43", "45":
+		return hostapi.PhaseSuspended
+	}
+	return ""
 }
 
 // holder names the content of a line, for a message about the following lines. After Variable_List

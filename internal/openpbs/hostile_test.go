@@ -178,6 +178,8 @@ func TestForgedJobList(t *testing.T) {
 		"an end":       `pbs.event().job_list["90.pbshost"].Exit_status=0`,
 		"a whole job":  strings.TrimSuffix(other("90.pbshost"), "\n"),
 		"its own":      `pbs.event().job_list["91.pbshost"].Resource_List[walltime]=99:00:00`,
+		"a state":      `pbs.event().job_list["90.pbshost"].substate=43`,
+		"its state":    `pbs.event().job_list["91.pbshost"].substate=43`,
 		"its own, too": `pbs.event().job_list["91.pbshost"]._msmom=True`,
 	} {
 		forged := strings.Replace(block, at,
@@ -199,11 +201,11 @@ func TestForgedJobList(t *testing.T) {
 			for _, id := range []string{"90.pbshost", "91.pbshost"} {
 				job := jobs[id]
 				if job.Owner.User != "" && job.Owner.User != "pbstest" || job.ResourceList["walltime"] != "" ||
-					job.ExitStatus != nil {
+					job.ExitStatus != nil || job.Phase == hostapi.PhaseSuspended {
 					t.Errorf("%s, %s: of job %s the user's word is taken: %+v", name, order, id, job)
 				}
 			}
-			if job := jobs["91.pbshost"]; job.ResourceList != nil {
+			if job := jobs["91.pbshost"]; job.ResourceList != nil || job.Phase != "" {
 				t.Errorf("%s, %s: the job that holds the lines is believed: %+v", name, order, job)
 			}
 			if v := e.Request.VnodeList["pbshost"]; v.Comment != nil || v.ResourcesAvailable["vntype"] != "" ||
