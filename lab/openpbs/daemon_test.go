@@ -75,3 +75,20 @@ func TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater(t *testing.T) {
 	j.succeeds()
 	j.gone()
 }
+
+// A job that was suspended while no daemon ran is suspended for hookhost when MoM's lists show it.
+func TestSuspensionWithoutADaemonIsLearned(t *testing.T) {
+	node := nodes[0]
+	j := qsub(t, "alice", small(node), "sleep 20")
+	j.running()
+	t.Cleanup(func() { output("root", node, startDaemon) })
+	on(t, node, stopDaemon)
+	on(t, node, "qsig -s suspend "+j.id)
+	on(t, node, startDaemon)
+	eventually(t, "the job is suspended", func() bool {
+		return strings.Contains(on(t, node, "hookhost jobs"), "suspended")
+	})
+	on(t, node, "qsig -s resume "+j.id)
+	j.succeeds()
+	j.gone()
+}
