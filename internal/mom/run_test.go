@@ -179,6 +179,16 @@ func TestRunTellsTheJob(t *testing.T) {
 	}
 }
 
+// A daemon that is gone at a job's end fails epilogue and end alike.
+func TestRunTheSameErrorOnce(t *testing.T) {
+	gone := always(nil, errors.New("no daemon runs"))
+	engine := &recorder{answer: answers{hostapi.EventEpilogue: gone, hostapi.EventEnd: gone}}
+	result, err := Run(t.Context(), engine, shell("exit 4"))
+	if err == nil || err.Error() != "no daemon runs" || result.ExitStatus != 4 {
+		t.Errorf("Run = %+v, %v", result, err)
+	}
+}
+
 func TestRunJobStderrOnce(t *testing.T) {
 	line := "Cgroup mem limit exceeded: oom-kill"
 	out := always(&hostapi.Outcome{JobStderr: []string{line}}, nil)

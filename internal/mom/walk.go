@@ -205,11 +205,13 @@ func (w *walk) announce(ctx context.Context, event hostapi.Event) {
 	w.fail(err)
 }
 
-// fail records an error, if err is one, after which the job continues.
+// fail records an error, if err is one, after which the job continues. A daemon that is gone fails
+// several events with the same words, which are recorded once.
 func (w *walk) fail(err error) {
-	if err != nil {
-		w.failures = append(w.failures, err)
+	if err == nil || slices.ContainsFunc(w.failures, func(e error) bool { return e.Error() == err.Error() }) {
+		return
 	}
+	w.failures = append(w.failures, err)
 }
 
 // send sends an event. It does not stop when ctx is done. Waiting for the hooks' alarms is better
