@@ -12,8 +12,10 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// measured checks that no counter of a job has decreased, except mem. That is sampled, and starts
-// again with each hook.
+// memCounter is the index of mem among the counters of a job.
+const memCounter = 5
+
+// measured checks that no counter of a job has decreased.
 func (l *lives) measured(id string, u *hostapi.HostUsage) {
 	j := l.live[id]
 	if j == nil {
