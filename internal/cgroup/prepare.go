@@ -12,8 +12,8 @@ import (
 )
 
 // Prepare creates the parents of the jobs' directories. It gives them what their children need:
-// cpus and NUMA nodes on v1, controllers on v2. Only root can then list them, or open
-// the file of the tree's lock. Prepare is idempotent, and several processes
+// cpus and NUMA nodes on v1, controllers on v2. Only root can then list them and the jobs'
+// directories, or open the file of the tree's lock. Prepare is idempotent, and several processes
 // may call it at once. It stops at the first error. That is ErrNoUnit if systemd should have
 // created the unit but has not. Above the jobs' tree Prepare does not change anything except for
 // Options.Enable and EnableIfThere.
@@ -60,35 +60,48 @@ func (h *hierarchy) prepare() error {
 	return nil
 }
 
-// unlist lets only root list the unit, which systemd creates readable for everybody, and the
-// directory of all jobs. A directory that was given to somebody stays as it is.
+// unlist lets only root list the unit, which systemd creates readable for everybody, the directory
+// of all jobs, and on v1 the jobs' directories. Those of jobs that began with pbs_cgroups are
+// readable for everybody. A directory that was given to somebody stays as it is.
 func (h *hierarchy) unlist() error {
 	unit, err := h.mount.Sub(h.unit)
 	if err != nil {
 		return err
 	}
-	for _, dir := range []*kernfs.FS{unit, h.jobs} {
-		if err := unlistDir(dir); err != nil && !gone(err) {
+	var jobs []string
+	if !h.v2 {
+		if jobs, err = h.jobs.Dirs("."); err != nil && !gone(err) {
 			return err
 		}
+	}
+	if err := unlistIn(unit, "."); err != nil && !gone(err) {
+		return err
+	}
+	if err := unlistIn(h.jobs, append(jobs, ".")...); err != nil && !gone(err) {
+		return err
 	}
 	return nil
 }
 
-func unlistDir(d *kernfs.FS) error {
+// unlistIn lets only root list the directories with these names in d. It opens only d.
+func unlistIn(d *kernfs.FS, names ...string) error {
 	f, err := d.OpenFile(".", os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	const readable = 0o044
-	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	if err == nil && st.Mode&readable != 0 && st.Uid == 0 && st.Gid == 0 {
-		err = unix.Fchmod(int(f.Fd()), st.Mode&0o7777&^readable)
-	}
-	if err != nil {
-		return fmt.Errorf("chmod go-r %s: %w", d.Path("."), explain(err))
+	for _, name := range names {
+		const readable = 0o044
+		var st unix.Stat_t
+		err := unix.Fstatat(int(f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if err == nil && st.Mode&readable != 0 && st.Uid == 0 && st.Gid == 0 {
+			err = unix.Fchmodat(int(f.Fd()), name, st.Mode&0o7777&^readable, 0)
+		}
+		// A job's directory may be gone by now. ENOTDIR comes from a kernel in memory: see
+		// kernfs.File.
+		if err != nil && !gone(err) && !errors.Is(err, unix.ENOTDIR) {
+			return fmt.Errorf("chmod go-r %s: %w", d.Path(name), explain(err))
+		}
 	}
 	return nil
 }
