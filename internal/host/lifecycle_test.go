@@ -307,6 +307,31 @@ func TestConflictingHooks(t *testing.T) {
 	}
 }
 
+// A task that MoM launches in a suspended job would freeze, and MoM with it. An attached process
+// freezes alone.
+func TestNoTaskStartsInASuspendedJob(t *testing.T) {
+	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
+	h := n.open()
+	do := func(events ...hostapi.Event) {
+		t.Helper()
+		for _, e := range events {
+			if out := fromPBS(t, h, requestOf(e, "1.srv")); out.Reject {
+				t.Errorf("%s: %s", e, out.Message)
+			}
+		}
+	}
+	do(hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventPostsuspend)
+	_, err := h.HandlePBS(t.Context(), requestOf(hostapi.EventLaunch, "1.srv"), "", hostapi.ProcessID{})
+	if hostapi.KindOf(err) != hostapi.KindBusy || !strings.HasSuffix(err.Error(), "the job is suspended") {
+		t.Errorf("a task of a suspended job: %v", err)
+	}
+	do(hostapi.EventAttach, hostapi.EventPreresume, hostapi.EventLaunch)
+	const want = "begin launch postsuspend attach preresume launch"
+	if got := n.events("1.srv"); got != want {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
 // PBS has suspended a job whatever a hook says of it, so it counts as suspended. A resume that a
 // hook refuses does not take place.
 func TestSuspendThatAHookRejects(t *testing.T) {
