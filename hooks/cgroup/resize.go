@@ -138,10 +138,7 @@ var errNotUndone = errors.New("undo")
 // the error is errNotUndone. Reclaiming or moving memory can take seconds. If the hook dies
 // meanwhile, the old mark is still there, and the next process applies the old size (settle).
 func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error {
-	err := h.checkMaps(j, old.Begin.Job.Owner.UID, z)
-	if err == nil {
-		err = h.apply(j, h.inKernel(z.limits, z.ask), z)
-	}
+	err := h.apply(j, h.inKernel(z.limits, z.ask), z, old.Begin.Job.Owner.UID)
 	if err == nil {
 		err = h.note(j, z, mark)
 	}
@@ -149,7 +146,7 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 		h.setAssigned(j, z.assignment)
 		return nil
 	}
-	undo := errors.Join(j.Apply(z.had), j.SetJobMark(old))
+	undo := errors.Join(j.Apply(z.had, nil), j.SetJobMark(old))
 	if undo != nil && !errors.Is(undo, cgroup.ErrNotFound) { // the node is at fault
 		// The job may have more or less than before. Until it ends, it holds the larger of both
 		// sizes.
@@ -159,22 +156,14 @@ func (h *hook) change(j *cgroup.Job, z newShare, old, mark cgroup.JobMark) error
 	return err
 }
 
-// checkMaps fails if NUMA nodes change and the memory map of one of the job's processes is held.
-// The kernel would wait for it with the lock of all cpusets (cpuset_update_tasks_nodemask). The
-// next attach would wait for that lock and stop the node.
-func (h *hook) checkMaps(j *cgroup.Job, owner int, z newShare) error {
-	if z.limits.Mems.Equal(z.had.Mems) {
-		return nil
-	}
+// checkMaps fails with proc.ErrHangs if the memory map of one of the job's processes is held.
+func (h *hook) checkMaps(j *cgroup.Job, owner int) error {
 	pids, err := j.Processes()
 	var waited time.Duration
 	for i := 0; err == nil && i < len(pids); i++ {
 		err = h.checkMap(owner, pids[i], &waited)
 	}
-	if err != nil {
-		return hostapi.Errorf(kindOf(err), "resize job %s: %w", j.ID(), err)
-	}
-	return nil
+	return err
 }
 
 // note writes the marks of the new size. It writes the grant last, because hook devices may act on
@@ -191,14 +180,14 @@ func (h *hook) note(j *cgroup.Job, z newShare, mark cgroup.JobMark) error {
 }
 
 // apply changes the limits in the kernel. If the follower enforces mem, the job must not exceed its
-// new mem at the start.
-func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare) error {
+// new mem at the start. owner is the uid of the job's owner.
+func (h *hook) apply(j *cgroup.Job, limits cgroup.Limits, z newShare, owner int) error {
 	if b := h.policy.boundsOf(&z.assignment); !h.policy.kernelLimitsMem() && b.mem > 0 {
 		if used, ok := memUsed(j); ok && used > b.mem {
 			return hostapi.Errorf(hostapi.KindBusy, "%w", belowUse("mem", b.mem, used))
 		}
 	}
-	err := j.Apply(limits)
+	err := j.Apply(limits, func() error { return h.checkMaps(j, owner) })
 	kind := kindOf(err)
 	switch {
 	case err == nil:

@@ -208,8 +208,9 @@ func (h *hook) move(j *cgroup.Job, m member, limits map[string]proc.Rlimit,
 	return taken, h.limit(j, m.ID(), limits)
 }
 
-// longestCheck limits how long the memory maps of several processes delay an event.
-const longestCheck = 2 * time.Second
+// longestCheck limits how long the memory maps of several processes delay an event. The check of a
+// map that is only in use takes milliseconds, and on a busy node up to half a second.
+const longestCheck = 10 * time.Second
 
 // checkMap fails with proc.ErrHangs if the memory map of a process is held, or if such checks took
 // longestCheck so far, which is waited. It adds to waited how long the check took. uid is as for

@@ -52,7 +52,7 @@ func (h *hook) settleJob(ctx context.Context, id string) error {
 		h.policy.allMem(&l, h.node(), got.ask)
 	}
 	l = h.inKernel(l, got.ask)
-	err = j.Apply(l)
+	err = j.Apply(l, nil)
 	if errors.Is(err, cgroup.ErrInUse) { // other jobs may have its cpus by now
 		err = errors.Join(err, applyAllButMemory(j, l))
 	}
@@ -66,5 +66,5 @@ func applyAllButMemory(j *cgroup.Job, l cgroup.Limits) error {
 		return err
 	}
 	l.Mem, l.MemSwap, l.MemHigh, l.Hugetlb = now.Mem, now.MemSwap, now.MemHigh, now.Hugetlb
-	return j.Apply(l)
+	return j.Apply(l, nil)
 }

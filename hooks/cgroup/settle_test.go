@@ -47,7 +47,7 @@ func (n *node) stepThrough(id string, between func(), edit func(*hostapi.Job), r
 func (n *node) dieInResize(id string, resources ...string) {
 	n.t.Helper()
 	_, z := n.sized(id, resources...)
-	must.NoError(n.t, n.cgroup(id).Apply(n.inKernel(z.limits, z.ask)))
+	must.NoError(n.t, n.cgroup(id).Apply(n.inKernel(z.limits, z.ask), nil))
 }
 
 // startAndSettle restarts the hook and waits until each job has been settled.
@@ -123,7 +123,7 @@ func TestLimitSetByHandCountsForNobody(t *testing.T) {
 		l := n.limitsNow("1.srv")
 		mem := int64(gib)
 		l.Mem, l.MemSwap, l.CPUs = &mem, nil, n.limits("1").CPUs
-		must.NoError(t, n.cgroup("1.srv").Apply(l))
+		must.NoError(t, n.cgroup("1.srv").Apply(l, nil))
 		for range 2 {
 			n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
 			n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
@@ -243,7 +243,7 @@ func TestLimitsSetByHandLastUntilTheHookStarts(t *testing.T) {
 			if l.Mem = &mem; l.MemSwap != nil {
 				l.MemSwap = &mem
 			}
-			must.NoError(t, j.Apply(l))
+			must.NoError(t, j.Apply(l, nil))
 			n.do(hostapi.EventPeriodic, "")
 			n.size("1.srv", 1, mem)
 			n.startAndSettle(nil)

@@ -121,7 +121,7 @@ func TestJobThatIsEndedHasTheCPUTimeToDie(t *testing.T) {
 				marked := &hostapi.Request{Event: hostapi.EventBegin, Job: n.jobs[id]} // without a MoM process
 				must.NoError(t, j.SetJobMark(cgroup.JobMark{Begin: marked}))
 			}
-			must.NoError(t, j.Apply(little))
+			must.NoError(t, j.Apply(little, nil))
 			n.start(j, 1, "shell", filepath.Join(t.TempDir(), "signals"))
 			n.at(2*time.Second, id)
 			if l, err := j.Limits("cpu"); err != nil || l.CPUShares > 10 || l.Quota != little.Quota {

@@ -25,7 +25,7 @@ func testHugetlb(t *testing.T, w world) {
 	held := p.huge(t, 4*page)
 	for _, n := range []int64{6, 10} {
 		l.Hugetlb = map[int64]int64{page: n * page}
-		must.NoError(t, j.Apply(l))
+		must.NoError(t, j.Apply(l, nil))
 		if got, err := j.Limits(); err != nil || !cmp.Equal(got.Hugetlb, l.Hugetlb) {
 			t.Errorf("limits are %v, %v; want %v", got.Hugetlb, err, l.Hugetlb)
 		}
@@ -35,7 +35,7 @@ func testHugetlb(t *testing.T, w world) {
 		must.NoError(t, err)
 		small := l
 		small.Hugetlb = map[int64]int64{page: 2 * page}
-		wantError(t, j.Apply(small), ErrInUse)
+		wantError(t, j.Apply(small, nil), ErrInUse)
 		if after, err := j.Limits(); err != nil || !cmp.Equal(before, after, cmpSets) {
 			t.Errorf("a refused change left something: %v, %v", after, err)
 		}
@@ -50,7 +50,7 @@ func testHugetlb(t *testing.T, w world) {
 		t.Log("no huge pages to take")
 	}
 	l.Hugetlb = nil
-	must.NoError(t, j.Apply(l))
+	must.NoError(t, j.Apply(l, nil))
 	if got, err := j.Limits(); err != nil || len(got.Hugetlb) > 0 {
 		t.Errorf("lifted limits are %v, %v", got.Hugetlb, err)
 	}
@@ -94,7 +94,7 @@ func testIO(t *testing.T, w world) {
 	other.ReadBytes, other.WriteBytes = nil, size(5<<20)
 	for _, want := range [][]IOLimit{{disk}, {other}, nil, {disk}} {
 		l.IO = want
-		must.NoError(t, j.Apply(l))
+		must.NoError(t, j.Apply(l, nil))
 		got, err := j.Limits()
 		if diff := cmp.Diff(want, got.IO); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -102,7 +102,7 @@ func testIO(t *testing.T, w world) {
 	}
 	bad := l
 	bad.IO = []IOLimit{other, {Major: 4095, Minor: 77, ReadOps: size(1)}}
-	if err := j.Apply(bad); err == nil {
+	if err := j.Apply(bad, nil); err == nil {
 		t.Error("a device that is not there was limited")
 	}
 	if got, err := j.Limits(); err != nil || !cmp.Equal(got.IO, l.IO) {

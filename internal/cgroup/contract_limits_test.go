@@ -189,14 +189,14 @@ func testApply(t *testing.T, w world) {
 		if tree.Has("pids") {
 			l.Pids = size(mem)
 		}
-		must.NoError(t, j.Apply(l))
+		must.NoError(t, j.Apply(l, nil))
 		got, err := j.Limits()
 		must.NoError(t, err)
 		must.Equal(t, fmt.Sprintf("limits after %d MiB", mem),
 			[]*int64{l.Mem, l.MemSwap, l.Pids}, []*int64{got.Mem, got.MemSwap, got.Pids})
 	}
 	l.Mem, l.MemSwap, l.Pids = nil, nil, nil
-	must.NoError(t, j.Apply(l))
+	must.NoError(t, j.Apply(l, nil))
 	if got, err := j.Limits(); err != nil || got.Mem != nil || got.MemSwap != nil || got.Pids != nil {
 		t.Errorf("lifted limits are %+v, %v", got, err)
 	}
@@ -212,7 +212,7 @@ func testApplyUndo(t *testing.T, w world) {
 	before, err := j.Limits()
 	must.NoError(t, err)
 	l.Mem, l.CPUs = size(64<<20), kernfs.IDs(4095)
-	if err := j.Apply(l); err == nil {
+	if err := j.Apply(l, nil); err == nil {
 		t.Error("impossible cpus were applied")
 	}
 	after, err := j.Limits()

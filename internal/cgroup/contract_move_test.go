@@ -69,6 +69,57 @@ func testAttachBelow(t *testing.T, w world) {
 	}
 }
 
+// testAttachHeldMap: the memory map is free before anything is moved, and still is right before the
+// process enters the cpuset. By then the process has a limit of memory, and so has a child that it
+// forks. A later attach completes the first.
+func testAttachHeldMap(t *testing.T, w world) {
+	tree := w.tree(t)
+	j := newJob(t, tree, testJob, tree.someLimits())
+	cpuset, memory := tree.with("cpuset"), tree.with("memory")
+	if cpuset == nil || memory == nil {
+		return
+	}
+	p := w.start(t, Join{})
+	before := places(t, tree, p.pid())
+	left := 0
+	check := func() error {
+		if left--; left < 0 {
+			return proc.ErrHangs
+		}
+		return nil
+	}
+	attach := func() (taken bool) {
+		t.Helper()
+		taken, err := j.Attach(number(p.pid()), check)
+		wantError(t, err, proc.ErrHangs)
+		return taken
+	}
+	attach()
+	wantPlaces(t, tree, p.pid(), before)
+	if cpuset != memory {
+		left = 1
+		if !attach() {
+			t.Error("no part of the job contained the process before")
+		}
+		in := map[*hierarchy]bool{}
+		for _, h := range tree.hierarchies {
+			_, in[h] = h.jobAt(placeOf(t, tree, h, p.pid()))
+		}
+		if !in[memory] || in[cpuset] {
+			t.Errorf("it is in memory: %t, in the cpuset: %t", in[memory], in[cpuset])
+		}
+	}
+	left = 2
+	if taken, err := j.Attach(number(p.pid()), check); taken == (cpuset != memory) || err != nil {
+		t.Errorf("taken is %t, %v", taken, err)
+	}
+	for _, d := range j.dirs {
+		if pids, err := d.pids("cgroup.procs"); err != nil || !slices.Contains(pids, p.pid()) {
+			t.Errorf("%s has %v, %v; want %d as well", d.Path("."), pids, err, p.pid())
+		}
+	}
+}
+
 // passed holds a process that has ended and whose pid another process has.
 type passed struct{ number }
 

@@ -152,7 +152,7 @@ func testSoftLimit(t *testing.T, w world) {
 	protects(32 << 20)
 	for _, soft := range []*int64{size(24 << 20), nil, size(16 << 20)} {
 		l.MemSoft = soft
-		must.NoError(t, j.Apply(l))
+		must.NoError(t, j.Apply(l, nil))
 		want := uint64(16 << 20)
 		if soft != nil {
 			want += uint64(*soft)
@@ -182,7 +182,7 @@ func testCpusetFlags(t *testing.T, w world) {
 	j := newJob(t, tree, testJob, l)
 	for _, hardwall := range []bool{true, false, true} {
 		l.MemHardwall = hardwall
-		must.NoError(t, j.Apply(l))
+		must.NoError(t, j.Apply(l, nil))
 		got, err := j.Limits()
 		must.NoError(t, err)
 		v1 := h != nil && !h.v2

@@ -33,7 +33,7 @@ func testShrinkInUse(t *testing.T, w world) {
 	if tree.Has("memsw") {
 		l.MemSwap = l.Mem
 	}
-	err = j.Apply(l)
+	err = j.Apply(l, nil)
 	wantError(t, err, ErrInUse)
 	if err != nil && !strings.Contains(err.Error(), "52428800") {
 		t.Errorf("error does not say what was wanted: %v", err)
@@ -46,7 +46,7 @@ func testShrinkInUse(t *testing.T, w world) {
 	if tree.Has("memsw") {
 		l.MemSwap = l.Mem
 	}
-	if err := j.Apply(l); err != nil {
+	if err := j.Apply(l, nil); err != nil {
 		t.Errorf("what is in use fits: %v", err)
 	}
 	wantNoKill(t, j, p)
@@ -82,7 +82,7 @@ func testShrinkCache(t *testing.T, w world) {
 	high, err := j.Limits()
 	must.NoError(t, err)
 	l.Mem = size(64 << 20)
-	must.NoError(t, j.Apply(l))
+	must.NoError(t, j.Apply(l, nil))
 	wantNoKill(t, j, p)
 	got, err := j.Limits()
 	must.NoError(t, err)
@@ -105,7 +105,7 @@ func testResizeCPUs(t *testing.T, w world) {
 	one := kernfs.IDs(cpus.List()[0])
 	for _, set := range []kernfs.IDSet{one, cpus.Minus(one), cpus} {
 		l.CPUs = set
-		must.NoError(t, j.Apply(l))
+		must.NoError(t, j.Apply(l, nil))
 		if got, err := j.Limits(); err != nil || !got.CPUs.Equal(set) || !got.Mems.Equal(l.Mems) {
 			t.Errorf("cpus are %s, mems %s, %v; want %s and %s", got.CPUs, got.Mems, err, set, l.Mems)
 		}
@@ -116,7 +116,7 @@ func testResizeCPUs(t *testing.T, w world) {
 			t.Errorf("memory_migrate is left at %q, %v", b, err)
 		}
 		l.CPUs = kernfs.IDSet{}
-		wantError(t, j.Apply(l), ErrUnsupported)
+		wantError(t, j.Apply(l, nil), ErrUnsupported)
 	}
 }
 
@@ -135,7 +135,7 @@ func testChangedMeanwhile(t *testing.T, w world) {
 		to := was
 		to.Mem, to.MemSwap = &n, &n
 		plan := j.plan(&was, to)
-		done, err := j.apply(plan[1:])
+		done, err := j.apply(plan[1:], nil)
 		wantError(t, err, ErrNotInForce)
 		must.NoError(t, j.undo(plan[1:][:done]))
 		after, err := j.Limits()

@@ -215,7 +215,7 @@ func testSubgroupResize(t *testing.T, w world) {
 	if tree.Has("pids") {
 		l.Pids = size(100)
 	}
-	must.NoError(t, j.Apply(l))
+	must.NoError(t, j.Apply(l, nil))
 	got, err := j.Limits()
 	if err != nil || !got.CPUs.Equal(l.CPUs) || l.Mem != nil && *got.Mem != *l.Mem {
 		t.Errorf("limits %+v, %v; want %+v", got, err, l)

@@ -96,6 +96,7 @@ func contract(t *testing.T, w world) {
 		{"attach", testAttach},
 		{"attach of another job's", testAttachOfAnotherJob},
 		{"attach below the job", testAttachBelow},
+		{"attach of a held memory map", testAttachHeldMap},
 		{"attach of what has ended", testAttachEnded},
 		{"missing job", testMissing},
 		{"usage", testUsage},
@@ -243,7 +244,7 @@ func testMissing(t *testing.T, w world) {
 	_, err = j.Mark("trusted.x")
 	wantError(t, err, ErrNotFound)
 	wantError(t, j.SetMark("trusted.x", nil), ErrNotFound)
-	wantError(t, j.Apply(Limits{}), ErrNotFound)
+	wantError(t, j.Apply(Limits{}, nil), ErrNotFound)
 	wantError(t, j.Suspend(soon(t)), ErrNotFound)
 	wantError(t, attach(j, w.start(t, Join{}).pid()), ErrNotFound)
 	if _, err := j.Kill(soon(t)); err != nil {

@@ -136,7 +136,7 @@ func (j *Job) Create(l Limits) (err error) {
 			return err
 		}
 	}
-	if _, err := j.apply(j.plan(nil, l)); err != nil {
+	if _, err := j.apply(j.plan(nil, l), nil); err != nil {
 		return err
 	}
 	if l.MemSoft != nil {

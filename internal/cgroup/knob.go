@@ -135,9 +135,15 @@ func writes(controller string, knobs []knob, from, to *Limits) []write {
 }
 
 // apply carries out a plan and reads each value back. It stops at the first error. done is the
-// number of writes that may have changed something.
-func (j *Job) apply(plan []write) (done int, err error) {
+// number of writes that may have changed something. check is called right before NUMA nodes change,
+// unless it is nil.
+func (j *Job) apply(plan []write, check func() error) (done int, err error) {
 	for i, w := range plan {
+		if w.File == cpusetMems && check != nil {
+			if err := check(); err != nil {
+				return i, err
+			}
+		}
 		d, _ := j.with(w.Controller)
 		if err := j.put(d, w.knob, w.Value, w.turn() > 0); err != nil {
 			return i + 1, err

@@ -53,9 +53,11 @@ func (e OtherJobError) Error() string { return "it is part of job " + string(e) 
 // After other errors it continues and returns all of them. Children that the process forks
 // meanwhile may stay outside.
 //
-// In a cpuset the kernel waits for the process's memory map (cpuset_attach), and meanwhile no
-// process of the node starts or ends. So check is called right before, unless it is nil. If it
-// fails with proc.ErrHangs, Attach does too and has moved nothing.
+// When a process enters a cpuset, the kernel can wait for its memory map (cpuset_attach), and
+// meanwhile no process of the node starts or ends. So check is called right before that, unless it
+// is nil, and also before the process enters any cgroup. If it fails with proc.ErrHangs, Attach
+// stops. Usually nothing has been moved then. The cpuset does not come first: a child that is
+// forked meanwhile would be in it alone, without a limit on memory.
 func (j *Job) Attach(p Process, check func() error) (taken bool, err error) {
 	op := func(err error) error { return fmt.Errorf("attach process %d to job %s: %w", p.PID(), j.id, err) }
 	at, err := j.tree.whereabouts(p.PID())
@@ -71,17 +73,28 @@ func (j *Job) Attach(p Process, check func() error) (taken bool, err error) {
 			taken = false
 		}
 	}
-	var errs []error
-	for _, i := range j.cpusetFirst() {
-		if j.left(i) || j.holds(i, at) {
-			continue
+	var missing []int // of j.dirs
+	for i := range j.dirs {
+		if !j.left(i) && !j.holds(i, at) {
+			missing = append(missing, i)
 		}
+	}
+	inCpuset := func(i int) bool { return j.dirs[i].h.has("cpuset") }
+	if check != nil && slices.IndexFunc(missing, inCpuset) > 0 {
+		if err := check(); err != nil {
+			return false, op(err)
+		}
+	}
+	var errs []error
+	for _, i := range missing {
 		d, before := j.dirs[i], check
-		if !d.h.has("cpuset") {
+		if !inCpuset(i) {
 			before = nil
 		}
 		switch err := enter(j.entrance(i), p, before); {
-		case errors.Is(err, ErrEnded), errors.Is(err, proc.ErrHangs):
+		case errors.Is(err, proc.ErrHangs):
+			return taken, op(err)
+		case errors.Is(err, ErrEnded):
 			return false, op(err)
 		case gone(err):
 			return false, op(fmt.Errorf("%s: %w", d.Path("."), ErrNotFound))
@@ -95,18 +108,6 @@ func (j *Job) Attach(p Process, check func() error) (taken bool, err error) {
 		errs = append(errs, op(err))
 	}
 	return taken, errors.Join(errs...)
-}
-
-// cpusetFirst returns the indexes of j.dirs, that of the cpuset controller first.
-func (j *Job) cpusetFirst() (list []int) {
-	for i, d := range j.dirs {
-		if d.h.has("cpuset") {
-			list = slices.Insert(list, 0, i)
-		} else {
-			list = append(list, i)
-		}
-	}
-	return list
 }
 
 // AttachSubgroup moves a process of the job with all its threads into a subgroup. In hierarchies

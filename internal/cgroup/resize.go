@@ -15,18 +15,20 @@ import (
 // refuses the limit, or a v2 job did not give memory back in time (up to reclaimTime). Processes of
 // a v2 job may be killed if it grows at the same moment. A limit below the number of tasks is not
 // an error: the job cannot fork until some have ended. When the NUMA nodes change, memory moves
-// along.
+// along. The kernel waits for the memory maps of all processes of the job then, with the lock of
+// all cpusets (cpuset_update_tasks_nodemask). The next attach would wait for that lock and stop the
+// node. So check is called right before, unless it is nil. If it fails, Apply does too.
 //
 // On v1 a job cannot gain or lose its cpuset. In that case the error is ErrUnsupported.
-func (j *Job) Apply(l Limits) error {
-	err := j.resize(l)
+func (j *Job) Apply(l Limits, check func() error) error {
+	err := j.resize(l, check)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("limit job %s: %w", j.id, err)
 	}
 	return err
 }
 
-func (j *Job) resize(l Limits) error {
+func (j *Job) resize(l Limits, check func() error) error {
 	old, err := j.Limits()
 	if err != nil {
 		return err
@@ -42,7 +44,7 @@ func (j *Job) resize(l Limits) error {
 		return err
 	}
 	plan := j.plan(&old, l)
-	done, err := j.apply(plan)
+	done, err := j.apply(plan, check)
 	if err != nil {
 		return errors.Join(err, j.undo(plan[:done]))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/proc"
 )
 
 // TestShrinkToSwap: what no longer fits into memory goes to swap, if there is swap and the job may
@@ -38,7 +39,7 @@ func TestShrinkToSwap(t *testing.T) {
 				j := newJob(t, tree, testJob, Limits{Mem: size(200 * m), MemSwap: size(400 * m)})
 				pid := spawnFake(k, j.Join())
 				k.Charge(pid, kernfstest.Memory{Anon: 80 * m, File: 20 * m})
-				err := j.Apply(Limits{Mem: &tt.mem, MemSwap: &tt.memSwap})
+				err := j.Apply(Limits{Mem: &tt.mem, MemSwap: &tt.memSwap}, nil)
 				want := [2]int64{tt.mem, tt.memSwap}
 				if tt.refused {
 					wantError(t, err, ErrInUse)
@@ -69,7 +70,7 @@ func TestShrinkInVain(t *testing.T) {
 		must.NoError(t, err)
 		defer k.Dirty(true)()
 		start := time.Now()
-		err = j.Apply(Limits{Mem: size(64 << 20), MemHigh: high, Pids: size(10)})
+		err = j.Apply(Limits{Mem: size(64 << 20), MemHigh: high, Pids: size(10)}, nil)
 		wantError(t, err, ErrInUse)
 		if took := time.Since(start); took < reclaimTime || took > 2*reclaimTime {
 			t.Errorf("it took %v, want about %v", took, reclaimTime)
@@ -111,7 +112,7 @@ func TestApplyUndoEach(t *testing.T) {
 		plan := j.plan(&before, to)
 		for i := range plan {
 			heal := k.FailNth("write", testJob+"/"+plan[i].File, unix.EIO, nth(plan[:i], plan[i].File))
-			if err := j.Apply(to); err == nil {
+			if err := j.Apply(to, nil); err == nil {
 				t.Errorf("%s: no error", plan[i].File)
 			}
 			heal()
@@ -120,9 +121,43 @@ func TestApplyUndoEach(t *testing.T) {
 				t.Fatalf("%s fails: %v (-before +after):\n%s", plan[i].File, err, diff)
 			}
 		}
-		if err := j.Apply(to); err != nil {
+		if err := j.Apply(to, nil); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestApplyHeldMap: if a memory map is held, NUMA nodes do not change, and neither do other limits.
+// Memory has been given back by then, which can take seconds.
+func TestApplyHeldMap(t *testing.T) {
+	for _, boot := range []func(...kernfstest.Option) *kernfstest.Kernel{kernfstest.NewV1, kernfstest.NewV2} {
+		tree := fakeTree(t, boot())
+		from := tree.someLimits()
+		from.Mem = size(200 << 20)
+		j := newJob(t, tree, testJob, from)
+		before, err := j.Limits()
+		must.NoError(t, err)
+		held := func() error { return proc.ErrHangs }
+		to := before
+		to.Mem = size(300 << 20)
+		must.NoError(t, j.Apply(to, held))
+		must.NoError(t, j.Apply(before, held))
+		to.Mem, to.Mems = size(100<<20), mustSet(t, "0-1")
+		asked := int64(0)
+		wantError(t, j.Apply(to, func() error {
+			now, err := j.Limits()
+			must.NoError(t, err)
+			asked = *now.Mem
+			return held()
+		}), proc.ErrHangs)
+		if memory := tree.with("memory"); !memory.v2 && asked != *to.Mem {
+			t.Errorf("asked with a limit of %d bytes, want %d", asked, *to.Mem)
+		}
+		after, err := j.Limits()
+		if diff := cmp.Diff(before, after, cmpSets); err != nil || diff != "" {
+			t.Errorf("%v (-before +after):\n%s", err, diff)
+		}
+		must.NoError(t, j.Apply(to, nil))
 	}
 }
 
