@@ -75,8 +75,8 @@ const tracedUID = 23471
 
 func slowKill(f *config.File) { f.Cgroup.KillTimeout = config.Duration(15 * time.Second) }
 
-// If a process of the owner outside the job prevents the job from ending, it is killed, however
-// well it is hidden. Then the job ends.
+// If a process of the owner outside the job prevents the job from ending for a second, it is
+// killed, however well it is hidden. Then the job ends.
 func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -109,7 +109,11 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 			n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
 			child := n.startOwned("1.srv", tracedUID, "sleep")
 			tracers := tt.start(n, child.PID)
+			start := time.Now()
 			notes := n.endsInTime("1.srv")
+			if took := time.Since(start); took < time.Second {
+				t.Errorf("a tracer was killed, and the job ended after %v", took)
+			}
 			for _, cmd := range tracers {
 				cmd.Wait()
 				if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signal() != unix.SIGKILL {

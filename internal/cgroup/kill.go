@@ -57,8 +57,9 @@ func (j *Job) kill(ctx context.Context, r *KillResult) error {
 	return j.killEach(ctx, r)
 }
 
-// killTracers kills tracers that prevent the job's processes from ending, one round after these got
-// SIGKILL.
+// killTracers kills tracers that prevent the job's processes from ending, killRound after these got
+// SIGKILL, or when the caller's time is over. A tracer such as strace(1) needs time for the end of
+// many processes.
 func (j *Job) killTracers(r *KillResult) error {
 	pids, err := j.Processes()
 	if err != nil || len(pids) == 0 {
@@ -113,7 +114,10 @@ func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 		}
 		left, listErr := j.Processes()
 		eachErr := errors.Join(append(j.signalThese(left, unix.SIGKILL), listErr)...)
-		tracerErr := j.killTracers(r)
+		var tracerErr error
+		if wait == killRound || ctx.Err() != nil {
+			tracerErr = j.killTracers(r)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(j.notEmpty(ctx, ctx.Err()), eachErr, tracerErr)
