@@ -174,7 +174,8 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	if s.account != (account{}) {
 		update.State = s.encode()
 	}
-	if job.Phase == hostapi.PhaseSuspended { // somebody else may have thawed it
+	// Somebody else may have thawed a suspended job, and a preterm may not have thawed one.
+	if phase := h.snapshot(id).phase; phase == hostapi.PhaseSuspended || job.Phase == hostapi.PhaseSuspended {
 		update.Frozen, err = h.frozenUnlike(j, job.Phase)
 		errs = append(errs, err)
 	}

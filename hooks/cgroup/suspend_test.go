@@ -229,6 +229,8 @@ func TestPretermThaws(t *testing.T) {
 		n.do(hostapi.EventPreterm, "1.srv") // no failure prevents a job from being killed
 		heal()
 		healV2()
+		n.align(n.do(hostapi.EventPeriodic, "")) // on v1, a frozen process does not die of a signal
+		n.frozen("1.srv", false)
 	})
 }
 
