@@ -178,9 +178,11 @@ func TestHostCleansUpWhereTheHookIsDown(t *testing.T) {
 	}
 }
 
-// When no hook is left, the host cleans up after the jobs that hooks confined, and no others.
+// When no built-in hook is left, the host cleans up after the jobs that hooks confined, and no
+// others. A site's hook that handles the end does not change that.
 func TestHostCleansUpWhereNoHookIsLeft(t *testing.T) {
 	n := newNode(t)
+	n.hook("a", "misbehave", fmt.Sprintf("log = %q", filepath.Join(n.dir, "log")))
 	h := n.open()
 	must(t, h, hostapi.EventBegin, "1.srv")
 	must(t, h, hostapi.EventBegin, "2.srv")
@@ -193,6 +195,9 @@ func TestHostCleansUpWhereNoHookIsLeft(t *testing.T) {
 	}
 	if got := n.removed.list(); !slices.Equal(got, []string{"1.srv"}) || len(n.reports()) != 2 {
 		t.Errorf("removed %v, reports %v", got, n.reports())
+	}
+	if got := n.events("1.srv"); got != "begin epilogue end" {
+		t.Errorf("the site's hook got %q", got)
 	}
 }
 

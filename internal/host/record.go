@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -133,10 +134,12 @@ func (h *Host) recordEnd(ctx context.Context, e *event) error {
 	return errors.Join(left, h.replace(e.rec))
 }
 
-// isOrphan reports whether no hook is left to end a job that hooks have measured, so that it has a
-// cgroup. This happens when [host] enabled becomes false while the job runs.
+// isOrphan reports whether no built-in hook is left to end a job that hooks have measured, so that
+// it has a cgroup. This happens when [host] enabled becomes false while the job runs. A site's hook
+// does not remove the cgroup.
 func (h *Host) isOrphan(e *event) bool {
-	return e.rec != nil && e.rec.Hosts[h.opt.Node] != nil && len(e.chain.answers) == 0
+	ended := slices.ContainsFunc(e.chain.answers, func(a answer) bool { return a.link.Hook().BuiltIn })
+	return e.rec != nil && e.rec.Hosts[h.opt.Node] != nil && !ended
 }
 
 // request returns the job with its current request, nil if the event does not carry that.
