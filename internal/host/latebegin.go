@@ -68,7 +68,8 @@ func (h *Host) beginLate(ctx context.Context, e *event) (*Verdict, error) {
 //
 //   - a job with processes in its cgroup. On v1, OpenPBS's own hook makes that cgroup at the same
 //     place, if the job started before hookhost came. A begin would take these processes for
-//     leftovers of an earlier run and kill the job.
+//     leftovers of an earlier run and kill the job. If there is a record, an earlier run did begin
+//     here, and the processes are its leftovers: the begin ends that run.
 //   - a job that MoM no longer has, because nobody would ever end it. The hook may have waited for
 //     this daemon until the job had ended. Or the server had MoM discard the job during its start:
 //     MoM's child then continues with prologue and launch (qrerun -W force).
@@ -77,7 +78,11 @@ func (h *Host) beginsLate(e *event) bool {
 	if !e.from.pbs || !req.Event.Starts() {
 		return false
 	}
-	runs, err := h.opt.Populated(req.Job.ID)
+	var runs bool
+	var err error
+	if h.opt.Store.Get(req.Job.ID) == nil {
+		runs, err = h.opt.Populated(req.Job.ID)
+	}
 	if err != nil || runs {
 		h.log.WithField("job", req.Job.ID).Warnf("%s of a job that has not begun here and may run already: "+
 			"it does not begin now (%v)", req.Event, cmp.Or(err, errRuns))

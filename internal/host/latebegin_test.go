@@ -94,12 +94,13 @@ func TestLateBeginOfARunThatHasEnded(t *testing.T) {
 }
 
 // A start of another run than the record's does not join that run: the earlier run is refused, and
-// the later one begins.
+// the later one begins. Processes left of the record's run do not prevent that.
 func TestStartOfAnotherRun(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventPrologue, hostapi.EventLaunch} {
 		t.Run(string(e), func(t *testing.T) {
 			n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
 			h := n.open()
+			h.opt.Populated = func(string) (bool, error) { return true, nil }
 			of := func(e hostapi.Event, version int) *hostapi.Request {
 				req := requestOf(e, "1.srv")
 				req.Job.RunVersion = version
