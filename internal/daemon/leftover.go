@@ -169,11 +169,15 @@ func (l *leftovers) remove(uid int) {
 }
 
 // next returns the TMPDIRs of a user that sweeps have found, except those of jobs that were tried.
-// Without one, the user's goroutine ends.
+// A later sweep finds these again. Without any, the user's goroutine ends.
 func (l *leftovers) next(uid int, tried map[string]bool) []mom.Left {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	found := len(l.busy[uid])
 	dirs := slices.DeleteFunc(l.busy[uid], func(dir mom.Left) bool { return tried[dir.Job] })
+	if len(dirs) < found {
+		l.sweepLater()
+	}
 	l.busy[uid] = nil
 	if len(dirs) == 0 {
 		delete(l.busy, uid)
@@ -189,16 +193,21 @@ func (l *leftovers) note(job string, err error) {
 		delete(l.warned, job)
 		return
 	}
-	if l.again == nil {
-		l.again = time.AfterFunc(removeAgain, l.sweep)
-	} else {
-		l.again.Reset(removeAgain)
-	}
+	l.sweepLater()
 	if l.warned == nil {
 		l.warned = map[string]bool{}
 	}
 	if !l.warned[job] {
 		l.log.WithField("job", job).Warnf("its TMPDIR is removed later: %v", err)
 		l.warned[job] = true
+	}
+}
+
+// sweepLater schedules the sweep for the rest. The caller holds mu.
+func (l *leftovers) sweepLater() {
+	if l.again == nil {
+		l.again = time.AfterFunc(removeAgain, l.sweep)
+	} else {
+		l.again.Reset(removeAgain)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -126,6 +127,46 @@ func TestFUSEOnATMPDIRHoldsUpItsUserAlone(t *testing.T) {
 	must.Eventually(t, "all files are removed", func() bool {
 		swept()
 		return len(left(d.aux)) == 0 && len(left(d.tmp)) == 0
+	})
+}
+
+// A TMPDIR whose removal has failed is removed later, even if the next sweep finds its user's
+// goroutine at another one.
+func TestTMPDIRThatASweepFindsTooEarlyIsRemovedLater(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	d := newLeft(t)
+	failed := d.leave(t, "1.srv", "pbs.1.srv", 65534)
+	d.leave(t, "2.srv", "pbs.2.srv", 65534)
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		var asked atomic.Int64
+		l := d.leftovers(t, 0, func(job string) (live, dying bool) {
+			if job != "2.srv" {
+				return false, false
+			}
+			n := asked.Add(1)
+			if n == 2 { // by the user's goroutine
+				<-hangs
+			}
+			return n > 1, false
+		})
+		l.sweep()
+		synctest.Wait()
+		time.Sleep(removeAgain + time.Second)
+		synctest.Wait()
+		if rest, err := filepath.Glob(failed + "*"); err != nil || len(rest) != 1 || asked.Load() != 3 {
+			t.Fatalf("left: %v, %v; asked %d times", rest, err, asked.Load())
+		}
+		close(hangs)
+		synctest.Wait()
+		l.mu.Lock()
+		l.limit = time.Minute
+		l.mu.Unlock()
+		time.Sleep(removeAgain + time.Second)
+		synctest.Wait()
+		if rest, err := filepath.Glob(failed + "*"); err != nil || len(rest) > 0 {
+			t.Errorf("left: %v, %v", rest, err)
+		}
 	})
 }
 
