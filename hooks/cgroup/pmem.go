@@ -38,7 +38,8 @@ type processSampler struct {
 }
 
 // perSample limits sampling to a twentieth of a cpu, because a job may have thousands of processes.
-// Each pause is at least this many times as long as the sample before it.
+// Each pause is at least this many times as long as the sample before it. If shares were read in
+// the background for it, their cpu time is added.
 const perSample = 20
 
 // Sample is called by the beat.
@@ -50,26 +51,32 @@ func (s *processSampler) Sample() sample.Next {
 	if b == (memAmounts{}) {
 		return sample.Asleep
 	}
-	start := time.Now()
+	start, shares := time.Now(), s.shares
 	now, known, err := s.read(b)
 	switch {
 	case errors.Is(err, cgroup.ErrNotFound):
 		return sample.Asleep
-	case !known:
-		return sample.Next{After: usualPause}
 	case err != nil && !s.failed:
 		s.h.logOf(s.j.ID()).Warn(err)
 	}
 	s.failed = err != nil
-	pause := max(s.compareAll(now, b), perSample*time.Since(start))
+	spent := time.Since(start)
+	if shares != nil && s.shares == nil { // they are in this sample
+		spent += shares.spent
+	}
+	pause := max(s.compareAll(now, b, known), perSample*spent)
 	return sample.Next{After: pause - pause/4, Slack: pause / 4}
 }
 
 // compareAll compares a sample with the bounds, and returns the longest pause until the next one.
 // Until it calls execve(2), a vfork child has the memory of its parent, which may be hookhost. So a
-// value counts only if two samples in a row show it.
-func (s *processSampler) compareAll(now, b memAmounts) time.Duration {
+// value counts only if two samples in a row show it. Samples in which mem is not known do not count
+// for mem.
+func (s *processSampler) compareAll(now, b memAmounts, known bool) time.Duration {
 	last := s.last
+	if !known {
+		now.mem, b.mem = last.mem, 0
+	}
 	s.last = now
 	pause := usualPause
 	for _, c := range []struct {
@@ -86,7 +93,8 @@ func (s *processSampler) compareAll(now, b memAmounts) time.Duration {
 	return pause
 }
 
-// read reads only what is needed for the bounds. known is false while the shares are being read.
+// read reads only what is needed for the bounds. known is false while the shares for mem are being
+// read.
 func (s *processSampler) read(b memAmounts) (now memAmounts, known bool, err error) {
 	pids, err := s.j.Processes()
 	if err != nil {
