@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	pbshook "github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/daemon"
 	"github.com/hookhost/hookhost/internal/mom"
@@ -206,7 +207,8 @@ func (c *cli) runJob(
 		fmt.Fprintf(stderr, "hookhost: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if format != nil {
-		if err := writeRunReport(ctx, link, job.ID, format); err != nil {
+		err := writeRunReport(ctx, link, job.ID, format)
+		if err != nil && (result.Started || !errors.Is(err, api.ErrNotFound)) { // an aborted job has no report
 			fmt.Fprintf(stderr, "hookhost: report of job %s: %v\n", job.ID, err)
 		}
 	}
