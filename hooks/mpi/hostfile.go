@@ -51,7 +51,8 @@ func hostfile(job *hostapi.Job, node string) (string, error) {
 }
 
 // writeHostfile writes the job's host file into dir, readable for the job's group, and returns its
-// path, or "" for a job without slots. It is idempotent. No reader sees an incomplete file.
+// path, or "" for a job without slots. It is idempotent. No reader sees an incomplete file, or one
+// of another group.
 func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 	name, err := hostfileName(job.ID)
 	if err != nil {
@@ -65,10 +66,10 @@ func writeHostfile(dir string, job *hostapi.Job, node string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	if err := disk.ReplaceUnsynced(path, []byte(text), 0o640); err != nil {
+	if err := disk.ReplaceForGroup(path, []byte(text), 0o640, job.Owner.GID); err != nil {
 		return "", err
 	}
-	return path, os.Chown(path, -1, job.Owner.GID)
+	return path, nil
 }
 
 // removeHostfile removes the job's host file, which may not exist.

@@ -28,7 +28,18 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 // ReplaceUnsynced is Replace without waiting for the disk. It is for files that are recreated after
 // a power loss.
 func ReplaceUnsynced(path string, content []byte, mode fs.FileMode) error {
-	fresh, err := write(filepath.Dir(path), bytes.NewReader(content), mode, (*os.File).Close)
+	return replaceUnsynced(path, content, mode, (*os.File).Close)
+}
+
+// ReplaceForGroup is ReplaceUnsynced for a file of that group. No reader finds it with another one.
+func ReplaceForGroup(path string, content []byte, mode fs.FileMode, gid int) error {
+	return replaceUnsynced(path, content, mode, func(f *os.File) error {
+		return errors.Join(f.Chown(-1, gid), f.Close())
+	})
+}
+
+func replaceUnsynced(path string, content []byte, mode fs.FileMode, end func(*os.File) error) error {
+	fresh, err := write(filepath.Dir(path), bytes.NewReader(content), mode, end)
 	if err != nil {
 		return err
 	}

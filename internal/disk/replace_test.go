@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -45,6 +46,38 @@ func testReplace(t *testing.T, replace func(string, []byte, fs.FileMode) error) 
 	if err := replace(filepath.Join(dir, "none", "name"), nil, 0o600); !os.IsNotExist(err) {
 		t.Errorf("%v, want %v", err, fs.ErrNotExist)
 	}
+}
+
+// A process of the group may open the file at any time.
+func TestReplaceForGroupShowsNoOtherGroup(t *testing.T) {
+	gid := os.Getegid()
+	if os.Geteuid() == 0 {
+		gid = 65534
+	}
+	path := filepath.Join(t.TempDir(), "name")
+	replace := func() { must.NoError(t, ReplaceForGroup(path, []byte("text"), 0o640, gid)) }
+	replace()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(path, &st); err != nil || int(st.Gid) != gid || st.Mode&0o777 != 0o640 {
+				t.Errorf("group %d, mode %o, %v", st.Gid, st.Mode, err)
+				return
+			}
+		}
+	}()
+	for range 500 {
+		replace()
+	}
+	close(stop)
+	<-stopped
 }
 
 // The remains of a killed process go when nobody can be at them any more. Everything else stays.
