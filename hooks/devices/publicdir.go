@@ -57,8 +57,13 @@ func (d *publicDir) change(ctx context.Context, job string, do func() error) err
 		case <-ctx.Done():
 		}
 		d.mu.Lock()
-		d.stuck = d.todo != nil
-		d.mu.Unlock()
+		defer d.mu.Unlock()
+		select {
+		case err := <-c.done: // just now
+			return err
+		default:
+			d.stuck = d.todo != nil
+		}
 	}
 	return fmt.Errorf("change directory %s: %w: a process that lists it may hold its lock: see fuser -v %[1]s", d.path,
 		errHeld)
