@@ -159,7 +159,8 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 // useRecord refuses an event of an ending job, except execjob_preterm, and the launch of a task in
 // a suspended job. MoM's only thread waits for the task's session without a limit (openpbs
 // src/resmom/start_exec.c, start_process). A frozen task would never answer, so MoM could not
-// resume the job. An attached process may freeze, because MoM does not wait for it.
+// resume the job. An attached process may freeze, because MoM does not wait for it. The verdict has
+// no action, because the job goes on: with rerun, PBS would run it again at its end.
 //
 // For a live job, hooks get the job in the record, with the time limits that a qalter has set.
 func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
@@ -167,7 +168,9 @@ func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
 	case e.rec.Phase == hostapi.PhaseExiting && e.req.Event != hostapi.EventPreterm:
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
 	case e.rec.Phase == hostapi.PhaseSuspended && e.req.Event == hostapi.EventLaunch:
-		return nil, hostapi.Errorf(hostapi.KindBusy, "the job is suspended")
+		return &Verdict{Kind: hostapi.KindBusy, Outcome: &hostapi.Outcome{
+			Reject: true, Message: fmt.Sprintf("%s request rejected: the job is suspended", e.req.Event),
+		}}, nil
 	}
 	alter(e.rec, e.request())
 	e.req.Job = jobOf(e.rec, e.req, h.clock.Now())

@@ -312,8 +312,8 @@ func TestConflictingHooks(t *testing.T) {
 	}
 }
 
-// A task that MoM launches in a suspended job would freeze, and MoM with it. An attached process
-// freezes alone.
+// A task that MoM launches in a suspended job would freeze, and MoM with it. It fails, and the job
+// goes on. An attached process freezes alone.
 func TestNoTaskStartsInASuspendedJob(t *testing.T) {
 	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
 	h := n.open()
@@ -326,9 +326,9 @@ func TestNoTaskStartsInASuspendedJob(t *testing.T) {
 		}
 	}
 	do(hostapi.EventBegin, hostapi.EventLaunch, hostapi.EventPostsuspend)
-	_, err := h.HandlePBS(t.Context(), requestOf(hostapi.EventLaunch, "1.srv"), "", hostapi.ProcessID{})
-	if hostapi.KindOf(err) != hostapi.KindBusy || !strings.HasSuffix(err.Error(), "the job is suspended") {
-		t.Errorf("a task of a suspended job: %v", err)
+	out := fromPBS(t, h, requestOf(hostapi.EventLaunch, "1.srv"))
+	if !out.Reject || out.OnReject != hostapi.JobActionNone || !strings.HasSuffix(out.Message, "the job is suspended") {
+		t.Errorf("a task of a suspended job: %+v", out)
 	}
 	do(hostapi.EventAttach, hostapi.EventPreresume, hostapi.EventLaunch)
 	const want = "begin launch postsuspend attach preresume launch"
