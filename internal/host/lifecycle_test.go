@@ -64,9 +64,9 @@ func TestLifeOfAJob(t *testing.T) {
 	if rec := phase(hostapi.PhaseExiting); *rec.ExitStatus != 3 || rec.ResourcesUsed["mem"] != "12kb" {
 		t.Errorf("record %+v", rec)
 	}
-	_, err := h.Handle(t.Context(), requestOf(hostapi.EventLaunch, "1.srv"))
-	if hostapi.KindOf(err) != hostapi.KindJob {
-		t.Errorf("launch after epilogue: %v", err)
+	v := judge(t, h, hostapi.EventLaunch, "1.srv")
+	if !v.Reject || v.Kind != hostapi.KindJob || v.OnReject != hostapi.JobActionNone {
+		t.Errorf("a task of an ending job: %+v", v)
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
 	must(t, h, hostapi.EventEnd, "1.srv") // twice is nothing new
