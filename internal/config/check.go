@@ -85,7 +85,7 @@ func (f *File) check() error {
 		between("host.start_timeout", f.Host.Start, 100*time.Millisecond, 5*time.Minute),
 		rule{"cgroup.prefix", f.Cgroup.Prefix, nameForm.MatchString(f.Cgroup.Prefix), "a plain name such as pbs_jobs"},
 		rule{"cgroup.prefix", f.Cgroup.Prefix, !slices.Contains(otherServices, f.Cgroup.Prefix),
-			"a name such as pbs_jobs: PREFIX.service holds the jobs, and this is the unit of another service"},
+			"a name other than pbs, hookhost and hookhost-web: systemd stops their units with all processes"},
 		cleanPath("cgroup.mount", f.Cgroup.Mount),
 		oneOf("cgroup.systemd", f.Cgroup.Systemd, "auto, require or off", "auto", "require", "off"),
 		between("cgroup.kill_timeout", f.Cgroup.KillTimeout, 100*time.Millisecond, withinAlarm),

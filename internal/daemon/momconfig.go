@@ -77,7 +77,7 @@ func (c *configuration) noteFailed(err error) {
 	c.sent.mu.Lock()
 	defer c.sent.mu.Unlock()
 	if c.sent.failed != err.Error() {
-		c.log.Errorf("reload for the configuration that PBS has sent: %v", err)
+		c.log.Errorf("load the configuration that PBS sent: %v", err)
 	}
 	c.sent.failed = err.Error()
 }

@@ -52,12 +52,15 @@ func (h *Host) HandleUser(ctx context.Context, req *hostapi.Request) (*hostapi.O
 // HandlePBS is Handle for an event that pbs_mom itself has sent, through its hook. It also returns
 // the hook at which the event failed. home is the directory with that MoM's files and distinguishes
 // the MoMs of one host; "" means unknown. mom is its process, which matters at a begin; zero means
-// unknown. HandlePBS differs from Handle in three points:
+// unknown. HandlePBS differs from Handle in these points:
 //
 //   - ctx belongs to the hook: when it ends, nobody takes the answer, and a begin or preresume that
 //     is not accepted by then is undone.
 //   - Options.PBSHas answers for the job.
-//   - The job_list of an exechost_periodic is a complete list of this MoM's jobs: see dropUnlisted.
+//   - The job_list of an exechost_periodic is a complete list of this MoM's jobs (dropUnlisted),
+//     and shows suspensions that were missed (followStates).
+//   - A prologue or launch may begin its job (beginLate), or be refused as one of an earlier run
+//     (startsThisRun).
 func (h *Host) HandlePBS(ctx context.Context, req *hostapi.Request, home string,
 	mom hostapi.ProcessID) (*Verdict, error) {
 	own := *req

@@ -31,11 +31,11 @@ func (h *Host) startsThisRun(_ context.Context, e *event) (*Verdict, error) {
 	return nil, nil
 }
 
-// beginLate begins a job of pbs_mom that has no record, at its prologue or launch. Its begin was
-// never seen here, because hookhost was installed later, or the job was wrongly dropped. pbs_mom
-// does not send it again (openpbs src/resmom/start_exec.c, start_exec). Without this, the job would
-// have to go back to the queue or run unconfined. If the begin is not accepted, its verdict is the
-// event's. Otherwise the event goes on with the record.
+// beginLate begins a job of pbs_mom at its prologue or launch, if this run of it has no record that
+// can be used. Its begin was never seen here, because hookhost was installed later, or the job was
+// wrongly dropped. pbs_mom does not send it again (openpbs src/resmom/start_exec.c, start_exec).
+// Without this, the job would have to go back to the queue or run unconfined. If the begin is not
+// accepted, its verdict is the event's. Otherwise the event goes on with the record.
 func (h *Host) beginLate(ctx context.Context, e *event) (*Verdict, error) {
 	if e.rec != nil || !h.beginsLate(e) {
 		return nil, nil
