@@ -157,7 +157,7 @@ func TestHeldMemoryMapDelaysNoSample(t *testing.T) {
 	answer("7")
 	must.Eventually(t, "the next process has time, too", func() bool { return !isKnown() })
 	answer("8")
-	<-reading.done
+	must.Receive(t, "the shares", reading.done)
 	if held, known, err := s.held(all, 0); held != 120<<10 || !known || err != nil || s.shares != nil {
 		t.Errorf("held %d, %v, %v", held, known, err)
 	}

@@ -157,7 +157,7 @@ func as(t *testing.T, user, node, line string) string {
 // slowness is how many times longer than on the machine waits are: guests may be without KVM.
 func slowness() time.Duration {
 	if *here {
-		return 10
+		return 3
 	}
 	return 1
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // daemonLog is where a daemon writes that no unit has started.
@@ -79,8 +81,11 @@ func TestStoppedDaemonHoldsMoMForSecondsAndTheJobRunsLater(t *testing.T) {
 // A job that was suspended while no daemon ran is suspended for hookhost when MoM's lists show it.
 func TestSuspensionWithoutADaemonIsLearned(t *testing.T) {
 	node := nodes[0]
-	j := qsub(t, "alice", small(node), "sleep 600")
+	j := qsub(t, "alice", small(node), "sleep 1000")
 	j.running()
+	const learned = "no execjob_postsuspend has come"
+	before, err := said(node, learned)
+	must.NoError(t, err)
 	t.Cleanup(func() { output("root", node, startDaemon) })
 	on(t, node, stopDaemon)
 	on(t, node, "qsig -s suspend "+j.id)
@@ -88,6 +93,9 @@ func TestSuspensionWithoutADaemonIsLearned(t *testing.T) {
 	eventually(t, "the job is suspended", func() bool {
 		return strings.Contains(on(t, node, "hookhost jobs"), "suspended")
 	})
+	if after, err := said(node, learned); err != nil || after != before+1 {
+		t.Errorf("the log says it %d times, %v", after-before, err)
+	}
 	on(t, node, "qsig -s resume "+j.id)
 	j.deleted()
 }

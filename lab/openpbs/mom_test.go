@@ -89,7 +89,11 @@ func TestReportsTimeIsTheJobsOwnAfterARestartOfMoM(t *testing.T) {
 	j := qsub(t, "alice", small(node), wait)
 	j.running()
 	before := time.Now()
-	on(t, nodes[0], "qsig -s suspend "+j.id+"; sleep 5; qsig -s resume "+j.id)
+	on(t, nodes[0], "qsig -s suspend "+j.id)
+	eventually(t, "it is suspended", func() bool {
+		return strings.Contains(on(t, node, "hookhost jobs"), "suspended")
+	})
+	on(t, nodes[0], "sleep 5; qsig -s resume "+j.id)
 	longest := time.Since(before)
 	on(t, node, "sleep 5; kill -KILL $("+momPid+"); sleep 5")
 	must.NoError(t, momIsUp(node, goesOn))

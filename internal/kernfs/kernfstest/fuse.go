@@ -4,8 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"path/filepath"
-	"syscall"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -15,42 +14,24 @@ import (
 
 // HangingFUSE mounts a file system of a user that answers nothing but its first request, and what
 // opens the file "open". dir is where it is mounted, and asked returns how many requests it left
-// unanswered. Processes that wait for it are released by abort, which is also called at the end of
-// the test.
+// unanswered. Processes that wait for it are released by abort, which unmounts it, and which is also
+// called at the end of the test.
 func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort func()) {
 	t.Helper()
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		Elsewhere(t, "this kernel has no FUSE: "+err.Error())
 	}
-	control := "/sys/fs/fuse/connections"
-	var st unix.Statfs_t
-	must.NoError(t, unix.Statfs(control, &st))
-	const fuseCtl = 0x65735543 // of include/uapi/linux/magic.h and fs/fuse/control.c
-	if int64(st.Type) != fuseCtl {
-		must.NoError(t, unix.Mount("none", control, "fusectl", 0, ""))
-		t.Cleanup(func() {
-			if err := unix.Unmount(control, unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 	dir, err = os.MkdirTemp("", "hhtest_fuse")
 	must.NoError(t, err)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%[2]d,allow_other", device, uid)
 	must.NoError(t, unix.Mount("test", dir, "fuse", 0, options))
-	abort = func() {
-		aborts, _ := filepath.Glob(control + "/*/abort")
-		for _, file := range aborts {
-			if info, err := os.Stat(file); err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid {
-				os.WriteFile(file, []byte("1"), 0)
-			}
-		}
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+	abort = sync.OnceFunc(func() { // MNT_FORCE ends its connection (fs/fuse/inode.c, fuse_umount_begin)
+		if err := unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
+	})
+	t.Cleanup(func() {
 		abort()
 		unix.Close(device)
 		os.Remove(dir)
