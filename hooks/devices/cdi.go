@@ -146,6 +146,10 @@ func (c cdiDir) remove(id string) error {
 	if c.dir == "" {
 		return nil
 	}
+	// On a read-only mount unlink(2) says EROFS even if there is no such file.
+	if _, err := os.Lstat(c.file(id)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err := os.Remove(c.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("CDI specification of job %s: %w", id, err)
 	}

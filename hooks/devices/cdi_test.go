@@ -9,9 +9,11 @@ import (
 	"regexp"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
 	"github.com/hookhost/hookhost/internal/inventory"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -141,4 +143,18 @@ func TestCDISweepLeavesOtherHookhostsFilesAlone(t *testing.T) {
 		none.remove("1.srv") != nil {
 		t.Errorf("without a directory: %v, %v", files, err)
 	}
+}
+
+// A job without a file there ends although the site's directory cannot be written to.
+func TestCDIDirectoryOnAReadOnlyMount(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	dir := t.TempDir()
+	must.NoError(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	must.NoError(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	must.NoError(t, cdiDir{dir: dir}.remove("1.srv"))
 }
