@@ -3,7 +3,6 @@ package proc
 import (
 	"fmt"
 	"runtime"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +24,12 @@ func (e *Environs) CheckMap(uid, pid int) error {
 	lock := func() (waited time.Duration) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		dir, err := Running(e.procfs, pid) // a first thread that has ended has no map
+		if err != nil {
+			return 0
+		}
 		began, before := time.Now(), sleeps()
-		err := e.procfs.Write(strconv.Itoa(pid)+"/clear_refs", "5")
+		err = e.procfs.Write(dir+"/clear_refs", "5")
 		if err != nil || sleeps() == before {
 			return 0
 		}
