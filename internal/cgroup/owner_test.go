@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -68,6 +69,12 @@ func TestOwnerOfAJobCanWriteNothingOfItsCgroup(t *testing.T) {
 				}
 			}
 			must.NoError(t, tree.Prepare())
+			must.Eventually(t, "only root can list the directories", func() bool {
+				return !slices.ContainsFunc(slices.Collect(maps.Keys(files)), func(dir string) bool {
+					info, err := os.Stat(dir)
+					return err != nil || info.Mode().Perm() != kernfs.Unlisted
+				})
+			})
 			tried := 0
 			asUser(t, owner, func() {
 				for dir, entries := range files {

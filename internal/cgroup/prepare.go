@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -68,42 +69,70 @@ func (h *hierarchy) unlist() error {
 	if err != nil {
 		return err
 	}
-	var jobs []string
-	if !h.v2 {
-		if jobs, err = h.jobs.Dirs("."); err != nil && !gone(err) {
+	for _, d := range []*kernfs.FS{unit, h.jobs} {
+		f, err := d.OpenFile(".", os.O_RDONLY)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		err = unlistDir(f, ".")
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("chmod go-r %s: %w", d.Path("."), explain(err))
+		}
 	}
-	if err := unlistIn(unit, "."); err != nil && !gone(err) {
-		return err
+	if h.v2 {
+		return nil
 	}
-	if err := unlistIn(h.jobs, append(jobs, ".")...); err != nil && !gone(err) {
-		return err
-	}
-	return nil
+	return h.unlistJobs()
 }
 
-// unlistIn lets only root list the directories with these names in d. It opens only d.
-func unlistIn(d *kernfs.FS, names ...string) error {
-	f, err := d.OpenFile(".", os.O_RDONLY)
+// unlistJobs lets only root list the jobs' directories. chmod(2) waits for a directory that its
+// job's owner is listing, so nothing waits for it here. Without it, the end of such a job may wait
+// for its owner.
+func (h *hierarchy) unlistJobs() error {
+	names, err := h.jobs.Dirs(".")
+	if gone(err) || err == nil && len(names) == 0 {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	f, err := h.jobs.OpenFile(".", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	var unlisting sync.WaitGroup
 	for _, name := range names {
-		const readable = 0o044
-		var st unix.Stat_t
-		err := unix.Fstatat(int(f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		if err == nil && st.Mode&readable != 0 && st.Uid == 0 && st.Gid == 0 {
-			err = unix.Fchmodat(int(f.Fd()), name, st.Mode&0o7777&^readable, 0)
-		}
-		// A job's directory may be gone by now. ENOTDIR comes from a kernel in memory: see
-		// kernfs.File.
-		if err != nil && !gone(err) && !errors.Is(err, unix.ENOTDIR) {
-			return fmt.Errorf("chmod go-r %s: %w", d.Path(name), explain(err))
+		if _, listed := listedMode(f, name); listed {
+			unlisting.Go(func() { unlistDir(f, name) })
 		}
 	}
+	go func() { unlisting.Wait(); f.Close() }()
 	return nil
+}
+
+// unlistDir lets only root list the directory with this name in f.
+func unlistDir(f kernfs.File, name string) error {
+	mode, listed := listedMode(f, name)
+	if !listed {
+		return nil
+	}
+	return unix.Fchmodat(int(f.Fd()), name, mode&^everybodys, 0)
+}
+
+const everybodys = 0o044
+
+// listedMode returns the mode of a directory of root's in f, and whether others may list it. A
+// directory that is gone may not be listed, nor one of a kernel in memory: see kernfs.File.
+func listedMode(f kernfs.File, name string) (mode uint32, listed bool) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, false
+	}
+	return st.Mode & 0o7777, st.Mode&everybodys != 0 && st.Uid == 0 && st.Gid == 0
 }
 
 // makeDir creates dir unless it exists. mkdir(2) waits for the parent's lock even then, and
