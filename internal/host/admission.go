@@ -101,10 +101,12 @@ func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
 }
 
 // findRecord gives the event the job's record, if there is one. A hook that has not started yet may
-// find the job at its startup, so the event waits for that.
+// find the job at its startup, so the event waits for that, at most StartTimeout.
 func (h *Host) findRecord(ctx context.Context, e *event) (*Verdict, error) {
 	e.rec = h.opt.Store.Get(e.req.Job.ID)
 	if e.rec == nil {
+		ctx, cancel := context.WithTimeout(ctx, h.opt.StartTimeout)
+		defer cancel()
 		e.unsure = h.startFinders(ctx)
 		e.rec = h.opt.Store.Get(e.req.Job.ID)
 	}
