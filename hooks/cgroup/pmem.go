@@ -35,6 +35,7 @@ type processSampler struct {
 	last   memAmounts // of the previous sample
 	failed bool       // a sample failed, and that has been logged
 	shares *shares    // that are being read; nil if none are
+	below  bool       // the job has held less than its bound since shares was begun
 }
 
 // perSample limits sampling to a twentieth of a cpu, because a job may have thousands of processes.

@@ -164,6 +164,18 @@ func TestHeldMemoryMapDelaysNoSample(t *testing.T) {
 	if reading.spent <= 0 {
 		t.Errorf("it took %v of a cpu", reading.spent)
 	}
+	isKnown() // begins to read
+	reading = s.shares
+	s.held(all, all.resident)
+	for range 2 {
+		last := s.shares
+		answer("7")
+		answer("8")
+		must.Receive(t, "the shares", last.done)
+		if last == reading && isKnown() {
+			t.Error("shares of a time before the job held less count")
+		}
+	}
 }
 
 // While mem is not known, pmem and pvmem count, and the samples of mem before and after that are in

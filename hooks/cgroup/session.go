@@ -246,8 +246,11 @@ func (h *hook) afterEnd(j *cgroup.Job, was proc.Process) error {
 		if other := cgroup.OtherJobError(""); errors.As(err, &other) {
 			return nil
 		}
+		if err == nil {
+			return nil
+		}
 		if !errors.Is(err, cgroup.ErrEnded) {
-			return err
+			return hostapi.Errorf(kindOf(err), "%w", err)
 		}
 	}
 	return nil

@@ -78,14 +78,23 @@ func threadTime() time.Duration {
 func (s *processSampler) held(all footprint, enough int64) (held int64, known bool, err error) {
 	procfs := s.h.roots.Proc
 	if all.resident <= enough {
+		s.below = true
 		return all.resident, true, nil
 	}
 	sum, err := sumOf(procfs, all.dirs, "status", "RssAnon:", "RssShmem:")
 	if err != nil || sum <= enough {
+		s.below = true
 		return sum, true, err
 	}
+	if r := s.shares; s.below && r != nil { // of a time before the job held less
+		select {
+		case <-r.done:
+			s.shares = nil
+		default:
+		}
+	}
 	if s.shares == nil {
-		s.shares = readShares(procfs, all.dirs)
+		s.shares, s.below = readShares(procfs, all.dirs), false
 		select {
 		case <-s.shares.done:
 		case <-time.After(quickShares):
