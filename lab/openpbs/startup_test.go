@@ -49,8 +49,15 @@ while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom`)
 		must.NoError(t, restartDaemon(node))
 	}
 	for _, node := range nodes {
+		state := ""
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(state)
+			}
+		})
 		eventually(t, node+" is free", func() bool {
-			return strings.Contains(on(t, nodes[0], "pbsnodes "+node), "state = free")
+			state = on(t, nodes[0], "pbsnodes "+node)
+			return strings.Contains(state, "state = free")
 		})
 		if value := available(t, node, "vmem"); value != "" {
 			t.Fatalf("the server has vmem of %s already: %s", node, value)
