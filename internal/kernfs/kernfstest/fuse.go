@@ -14,8 +14,8 @@ import (
 
 // HangingFUSE mounts a file system of a user that answers nothing but its first request, and what
 // opens the file "open". dir is where it is mounted, and asked returns how many requests it left
-// unanswered. Processes that wait for it are released by abort, which unmounts it, and which is also
-// called at the end of the test.
+// unanswered. Processes that wait for it are released by abort, which unmounts it. abort is
+// also called at the end of the test.
 func HangingFUSE(t *testing.T, uid int) (dir string, asked func() int, abort func()) {
 	t.Helper()
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
