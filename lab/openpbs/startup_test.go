@@ -31,7 +31,7 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 	}
 	// A server that has been told the freq of an enabled hook survives that the hook is deleted.
 	on(t, nodes[0], "qmgr -c 'set hook hookhost freq = 2'; sleep 3; hookhost openpbs uninstall")
-	install := func() error { return run(nodes[0], "hookhost openpbs install 2>/run/install.err") }
+	install := func() error { return run(nodes[0], "hookhost openpbs install --freq 5 2>/run/install.err") }
 	t.Cleanup(func() {
 		if err := install(); err != nil {
 			t.Error(err)
