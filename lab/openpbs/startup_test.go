@@ -31,6 +31,9 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 	}
 	// A server that has been told the freq of an enabled hook survives that the hook is deleted.
 	on(t, nodes[0], "qmgr -c 'set hook hookhost freq = 2'; sleep 3; hookhost openpbs uninstall")
+	// A node whose daemon was slow just then is offline, and the hook that would bring it back is
+	// gone.
+	on(t, nodes[0], "pbsnodes -r "+strings.Join(nodes, " "))
 	install := func() error { return run(nodes[0], "hookhost openpbs install --freq 5 2>/run/install.err") }
 	t.Cleanup(func() {
 		if err := install(); err != nil {
