@@ -18,7 +18,7 @@ func hookFiles(folder string) string {
 // available is resources_available of a node as the server has it.
 func available(t *testing.T, node, resource string) string {
 	t.Helper()
-	text := on(t, nodes[0], "pbsnodes "+node+" | grep 'resources_available."+resource+" = ' || :")
+	text := on(t, nodes[0], "pbsnodes -v "+node+" | grep 'resources_available."+resource+" = ' || :")
 	_, value, _ := strings.Cut(text, "= ")
 	return value
 }
@@ -31,9 +31,6 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 	}
 	// A server that has been told the freq of an enabled hook survives that the hook is deleted.
 	on(t, nodes[0], "qmgr -c 'set hook hookhost freq = 2'; sleep 3; hookhost openpbs uninstall")
-	// A node whose daemon was slow just then is offline, and the hook that would bring it back is
-	// gone.
-	on(t, nodes[0], "pbsnodes -r "+strings.Join(nodes, " "))
 	install := func() error { return run(nodes[0], "hookhost openpbs install --freq 5 2>/run/install.err") }
 	t.Cleanup(func() {
 		if err := install(); err != nil {
@@ -52,15 +49,8 @@ while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_mom`)
 		must.NoError(t, restartDaemon(node))
 	}
 	for _, node := range nodes {
-		state := ""
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(state)
-			}
-		})
 		eventually(t, node+" is free", func() bool {
-			state = on(t, nodes[0], "pbsnodes "+node)
-			return strings.Contains(state, "state = free")
+			return vnodes(t, node)[node].State == "free" // whatever vnodes an earlier test has left
 		})
 		if value := available(t, node, "vmem"); value != "" {
 			t.Fatalf("the server has vmem of %s already: %s", node, value)
