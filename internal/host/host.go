@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 
@@ -51,9 +50,7 @@ type Host struct {
 	started   startedMoMs
 	missed    missedEvents
 	counters  counters
-	awaited   busy[[2]string] // purpose and job, see inTurn
-
-	reconciling atomic.Bool // see tick
+	awaited   busy[[2]string] // purpose and job, see inTurn and tick
 }
 
 // Open reads the registry and starts the programs of all enabled hooks in the background. Open does

@@ -136,9 +136,10 @@ func (h *Host) tick(p *plugin.Plugin) {
 		return
 	}
 	h.logOutcome(name, hostapi.EventPeriodic, v)
-	if h.reconciling.CompareAndSwap(false, true) {
+	reconcile := [2]string{"reconcile"} // all jobs
+	if h.awaited.begin(reconcile) {
 		h.goBackground(func() {
-			defer h.reconciling.Store(false)
+			defer h.awaited.end(reconcile)
 			if err := h.Reconcile(h.ctx); err != nil && h.ctx.Err() == nil {
 				h.log.Error(hostapi.OneLine(err.Error()))
 			}
