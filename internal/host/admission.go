@@ -161,29 +161,23 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 // useRecord refuses an event of an ending job, except execjob_preterm, and the launch of a task in
 // a suspended job. MoM's only thread waits for the task's session without a limit (openpbs
 // src/resmom/start_exec.c, start_process). A frozen task would never answer, so MoM could not
-// resume the job. An attached process may freeze, because MoM does not wait for it.
+// resume the job. An attached process may freeze, because MoM does not wait for it. A refused task
+// has no action for the job, which goes on or has ended. With rerun, PBS would run it again at its
+// end.
 //
 // For a live job, hooks get the job in the record, with the time limits that a qalter has set.
 func (h *Host) useRecord(_ context.Context, e *event) (*Verdict, error) {
 	switch {
 	case e.rec.Phase == hostapi.PhaseExiting && e.req.Event == hostapi.EventLaunch:
-		return refuseTask(e.req, hostapi.KindJob, "the job is ending"), nil
+		return refuse(e.req, hostapi.KindJob, "the job is ending"), nil
 	case e.rec.Phase == hostapi.PhaseExiting && e.req.Event != hostapi.EventPreterm:
 		return nil, hostapi.Errorf(hostapi.KindJob, "the job is ending")
 	case e.rec.Phase == hostapi.PhaseSuspended && e.req.Event == hostapi.EventLaunch:
-		return refuseTask(e.req, hostapi.KindBusy, "the job is suspended"), nil
+		return refuse(e.req, hostapi.KindBusy, "the job is suspended"), nil
 	}
 	alter(e.rec, e.request())
 	e.req.Job = jobOf(e.rec, e.req, h.clock.Now())
 	return nil, nil
-}
-
-// refuseTask rejects the launch of a task. The verdict has no action for the job, which goes on or
-// has ended: with rerun, PBS would run it again at its end.
-func refuseTask(req *hostapi.Request, kind hostapi.Kind, why string) *Verdict {
-	return &Verdict{Kind: kind, Outcome: &hostapi.Outcome{
-		Reject: true, Message: fmt.Sprintf("%s request rejected: %s", req.Event, why),
-	}}
 }
 
 // suspend records a suspension before hooks are called. MoM has already suspended the job, and only

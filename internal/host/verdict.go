@@ -73,13 +73,19 @@ func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	}
 }
 
-// refuseStart answers an event that would start a program. If MoM still has the job, it goes back
+// refuse rejects an event. The verdict has no action for the job.
+func refuse(req *hostapi.Request, kind hostapi.Kind, why string) *Verdict {
+	return &Verdict{Kind: kind, Outcome: &hostapi.Outcome{
+		Reject: true, Message: fmt.Sprintf("%s request rejected: %s", req.Event, why),
+	}}
+}
+
+// refuseStart rejects an event that would start a program. If MoM still has the job, it goes back
 // to the queue.
 func refuseStart(req *hostapi.Request, kind hostapi.Kind, why string) *Verdict {
-	return &Verdict{Kind: kind, Outcome: &hostapi.Outcome{
-		Reject: true, OnReject: hostapi.JobActionRerun,
-		Message: fmt.Sprintf("%s request rejected: %s", req.Event, why),
-	}}
+	v := refuse(req, kind, why)
+	v.OnReject = hostapi.JobActionRerun
+	return v
 }
 
 // fail adds an error of the host itself to the verdict. An event that hooks accepted becomes a
