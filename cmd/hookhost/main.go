@@ -1,5 +1,6 @@
 // Command hookhost is the hook host of a PBS compute node: the daemon, and the commands that are
-// its clients. Each command has a file, and all use cli.go.
+// its clients. Each command but version has a file. All use
+// cli.go.
 package main
 
 import (

@@ -186,12 +186,12 @@ func (d *daemon) isLive(name string) (live, dying bool) {
 	return true, rec.Runner != nil && !d.processes.Alive(*rec.Runner)
 }
 
-// reconcile ends the jobs whose MoM or host has died and removes files that their MoM left. Errors
-// concern single jobs and do not affect the others.
+// reconcile ends the jobs whose `run` has died or whose begin or end was interrupted, and removes
+// the files that a dead `run` left. Errors concern single jobs and do not affect the others.
 func (d *daemon) reconcile(ctx context.Context) {
 	go d.leftovers.sweep()
 	if err := d.host.Reconcile(ctx); err != nil {
-		d.log.Errorf("end jobs of dead hosts: %v", err)
+		d.log.Errorf("end jobs that an earlier daemon left: %v", err)
 	}
 }
 
