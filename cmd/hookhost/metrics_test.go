@@ -94,9 +94,11 @@ func TestMetricsTellOfJobsAndOfTheDaemon(t *testing.T) {
 	n.hookhost("run", "-l", "select=1:ncpus=1:mem=64mb", "--", "python3", "-c", "x = bytearray(300 << 20)")
 
 	text := ""
-	must.Eventually(t, "the job has used cpu time", func() bool {
+	// The kernel may add up a cgroup's memory only every two seconds.
+	must.Eventually(t, "the job has used cpu time and memory", func() bool {
 		text = n.scrape()
-		return valueOf(t, text, `pbs_cgroup_cpu_usage_seconds_total{.*}`) > 0.1
+		return valueOf(t, text, `pbs_cgroup_cpu_usage_seconds_total{.*}`) > 0.1 &&
+			valueOf(t, text, `pbs_cgroup_mem_rss_bytes{.*}`) > 0
 	})
 	const job = `{jobid="[0-9]+\.[^"]+",runcount="1"}`
 	for _, want := range []struct {
