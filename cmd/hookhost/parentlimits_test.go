@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,8 +22,10 @@ func roomFor(t *testing.T, bytes int64) string {
 	return fmt.Sprintf("[memory]\nreserve_percent = 0.0\nreserve_amount = \"%db\"\n", total<<10-bytes)
 }
 
-// Two jobs that ask for no mem do not take what is kept from jobs: one is killed, and told why. The
-// node's other processes are none of their victims, since the kernel kills below the limit alone.
+// Two jobs that ask for no mem do not take what is kept from jobs: the larger one is killed, and
+// told why. So is the other one if the kernel looks for a victim again before the first has given
+// back its memory, as it does on a slow machine. The node's other processes are none of their
+// victims, since the kernel kills below the limit alone.
 func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
 	for _, how := range []string{"cgroup", "rss"} {
 		t.Run(how, func(t *testing.T) {
@@ -44,20 +47,24 @@ func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
 				return result{stderr: first.stderr.String()}
 			})
 			for _, b := range []struct {
-				status, kills int64
+				killed bool
 				result
-			}{{265, 1, first}, {0, 0, second}} {
+			}{{true, first}, {second.status != 0, second}} {
+				var status, kills int64
+				if b.killed {
+					status, kills = 265, 1
+				}
 				r := b.report(t)
-				if r.ExitStatus == nil || int64(*r.ExitStatus) != b.status {
-					t.Errorf("job %s: exit status %v, want %d: %s", r.Job, r.ExitStatus, b.status, b.stderr)
+				if r.ExitStatus == nil || int64(*r.ExitStatus) != status {
+					t.Errorf("job %s: exit status %v, want %d: %s", r.Job, r.ExitStatus, status, b.stderr)
 				}
 				for _, h := range r.Hosts {
-					if h.OOMKills == nil || *h.OOMKills != b.kills {
-						t.Errorf("job %s: kills %v, want %d", r.Job, h.OOMKills, b.kills)
+					if h.OOMKills == nil || *h.OOMKills != kills {
+						t.Errorf("job %s: kills %v, want %d", r.Job, h.OOMKills, kills)
 					}
 				}
 				const words = "Cgroup mem limit of all jobs exceeded: Killed process"
-				if got := strings.Contains(b.stderr, words); got != (b.kills > 0) {
+				if got := strings.Contains(b.stderr, words); got != b.killed {
 					t.Errorf("job %s: stderr %q; has %q: %t", r.Job, b.stderr, words, got)
 				}
 			}
@@ -70,7 +77,7 @@ func TestForksOfJobsLeaveTasksToTheNode(t *testing.T) {
 	total := nodeTasks(t)
 	percent := 100 - 100*900/float64(total) // some 900 for all
 	all := total - int64(float64(total)*percent/100)
-	n := newNode(t, fmt.Sprintf("[pids]\nmax = 600\nreserve_percent = %f\n", percent))
+	n := newNode(t, fmt.Sprintf("[pids]\nmax = 600\nreserve_percent = %s\n", strconv.FormatFloat(percent, 'f', -1, 64)))
 	n.serve()
 	const bomb = `
 import os, sys, time
