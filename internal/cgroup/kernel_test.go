@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -241,6 +242,15 @@ func act() {
 			go func() {
 				for {
 					forkSleepers(1) // it fails at pids.max and continues
+				}
+			}()
+		case "threads":
+			go func() {
+				for ended := make(chan struct{}); ; <-ended {
+					go func() {
+						runtime.LockOSThread() // without Unlock the thread ends, too
+						ended <- struct{}{}
+					}()
 				}
 			}()
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -182,23 +183,36 @@ func asked(p Process) error {
 // a grace period of the kernel (cgroup_threadgroup_rwsem). That takes milliseconds, in which the
 // pid could be reused. So enter first writes a pid that no process has. After that, only
 // microseconds pass between the checks and the move. check may be nil.
+//
+// Before Linux 6.1, the kernel refuses with EINVAL to move a process that has just created a thread
+// which has not run yet (cpu_cgroup_can_attach, TASK_NEW). So enter tries again for a while.
 func enter(dir *kernfs.FS, p Process, check func() error) error {
 	procs := dir.Writer("cgroup.procs")
 	defer procs.Close()
 	if err := procs.Write(nobody); gone(err) {
 		return err
 	}
-	if check != nil {
-		if err := check(); err != nil {
+	for pause := time.Millisecond; ; pause *= 2 {
+		if check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		if err := asked(p); err != nil {
+			return err
+		}
+		err := procs.Write(strconv.Itoa(p.PID()))
+		switch {
+		case errors.Is(err, unix.ESRCH):
+			return ErrEnded
+		case errors.Is(err, unix.EINVAL) && pause <= longestPause:
+			time.Sleep(pause)
+		default:
 			return err
 		}
 	}
-	if err := asked(p); err != nil {
-		return err
-	}
-	err := procs.Write(strconv.Itoa(p.PID()))
-	if errors.Is(err, unix.ESRCH) {
-		return ErrEnded
-	}
-	return err
 }
+
+// longestPause is the last pause of enter before it gives up. All pauses together take a quarter of
+// a second.
+const longestPause = 128 * time.Millisecond
