@@ -77,19 +77,21 @@ func TestNoChildOfAJobGetsIntoAnotherCgroup(t *testing.T) {
 	n.serve()
 	const other = "8.node"
 	n.beginFor(t, other)
-	v2 := "/sys/fs/cgroup"
-	if exists(v2 + "/unified") {
-		v2 += "/unified"
+	var targets []string
+	for _, v2 := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if !exists(v2 + "/cgroup.controllers") { // a node may have no v2 tree
+			continue
+		}
+		delegated := filepath.Join(v2, n.prefix+"_delegated")
+		must.NoError(t, os.Mkdir(delegated, 0o755), os.Chown(delegated, ownerUID, ownerUID))
+		t.Cleanup(func() { must.NoError(t, os.Remove(delegated)) })
+		files, err := filepath.Glob(delegated + "/cgroup.*")
+		must.NoError(t, err)
+		for _, file := range files {
+			must.NoError(t, os.Chown(file, ownerUID, ownerUID))
+		}
+		targets = append(targets, delegated, v2)
 	}
-	delegated := filepath.Join(v2, n.prefix+"_delegated")
-	must.NoError(t, os.Mkdir(delegated, 0o755), os.Chown(delegated, ownerUID, ownerUID))
-	t.Cleanup(func() { must.NoError(t, os.Remove(delegated)) })
-	files, err := filepath.Glob(delegated + "/cgroup.*")
-	must.NoError(t, err)
-	for _, file := range files {
-		must.NoError(t, os.Chown(file, ownerUID, ownerUID))
-	}
-	targets := []string{delegated, v2}
 	for _, procs := range n.jobDirs() {
 		targets = append(targets, filepath.Dir(procs), filepath.Dir(filepath.Dir(procs)))
 	}
