@@ -47,12 +47,12 @@ func (j *liveJob) starts() error {
 	return err
 }
 
-// errLate is of what has not come within a minute.
+// errLate is of what has not come within a minute, or within six where the cpu is emulated.
 var errLate = errors.New("not in time")
 
 // await waits for something that is not to come after the end of the job's process.
 func (j *liveJob) await(what string, ok func() bool) error {
-	for until := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(12 * late); !ok(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-j.exited:
 			return fmt.Errorf("%s: %v instead: %s", what, j.cmd.ProcessState, j.stderr())
