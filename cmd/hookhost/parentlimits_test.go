@@ -23,9 +23,9 @@ func roomFor(t *testing.T, bytes int64) string {
 }
 
 // Two jobs that ask for no mem do not take what is kept from jobs: the larger one is killed, and
-// told why. So is the other one if the kernel looks for a victim again before the first has given
-// back its memory, as it does on a slow machine. The node's other processes are none of their
-// victims, since the kernel kills below the limit alone.
+// told why. On a slow machine the kernel looks for a second victim before the first has given back
+// its memory. The node's other processes are none of their victims, since the kernel kills below
+// the limit alone.
 func TestTwoJobsWithoutMemLeaveTheReserve(t *testing.T) {
 	for _, how := range []string{"cgroup", "rss"} {
 		t.Run(how, func(t *testing.T) {
