@@ -51,8 +51,7 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 				}
 			}
 			if !c.memsw || c.place == "exclhost" {
-				const v1, v2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
-				if its, most := j.read(node, v1, v2), all.read(node, v1, v2); its != most {
+				if its, most := j.vmem(node), all.vmem(node); its != most {
 					t.Errorf("limit of vmem: %s, and of all jobs %s", its, most)
 				}
 			}
@@ -188,6 +187,16 @@ func (j *job) bytes(node, v1, v2 string) int {
 		j.t.Fatalf("%s of job %s: %q", v1, j.id, text)
 	}
 	return n
+}
+
+// vmem returns the job's limit of vmem on a node. On cgroup v2 it is the sum of two limits, of mem
+// and of swap.
+func (j *job) vmem(node string) string {
+	j.t.Helper()
+	return on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; "+
+		"cat memory/pbs_jobs.service/jobid/%s/memory.memsw.limit_in_bytes 2>/dev/null || "+
+		"{ cd pbs_jobs.service/jobs/%[1]s && "+
+		"awk '{ sum += $1 } END { printf \"%%d\", sum }' memory.max memory.swap.max; }", j.id))
 }
 
 // assertSwap compares the job's limits of mem and vmem. Nodes of a laboratory have no swap as a
