@@ -105,19 +105,44 @@ func (n *node) took(event string) time.Duration {
 	return 0
 }
 
-// A job of 5,000 processes, all of which fork, is gone at its end.
+// A job of 5,000 processes, all of which fork, is gone within 2 seconds of its end. On a busy
+// machine that may take longer, so it has five tries. Each time all have to be gone.
 func TestForkBomb(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		kernfstest.Elsewhere(t, "the bomb is x86-64's")
 	}
+	for try := 1; ; try++ {
+		took, limit := defuse(t)
+		t.Logf("%d processes gone after %v", bombSize, took)
+		if took <= limit || t.Failed() {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("gone after %v, want %v at most", took, limit)
+		}
+	}
+}
+
+// defuse ends a job that is a bomb and tells how long that took and how long it may take.
+func defuse(t *testing.T) (took, limit time.Duration) {
 	n := newNode(t, "kill_timeout = \"50s\"")
-	n.serve()
-	r := n.send("execjob_end", n.bombed(bombSize))
+	d := n.serve()
+	defer d.stop()
+	job := n.bombed(bombSize)
+	r := n.send("execjob_end", job)
+	took = n.took("execjob_end") // apart from the start of the program that tells it, which is one more among 5,000
 	if r.status != 0 || !strings.Contains(r.stdout, `"signal":"SIGKILL"`) {
 		t.Errorf("end: status %d, %q", r.status, r.stdout)
 	}
 	if left := n.members(); len(left) > 0 {
 		t.Errorf("%d processes are left", len(left))
 	}
-	t.Logf("%d processes gone after %v", bombSize, n.took("execjob_end"))
+	switch {
+	case len(n.cgroups("/jobs")) == 0:
+		return took, 30 * time.Second // v1 alone: each is looked up in each hierarchy; 0.8 s where nothing is emulated
+	case len(n.cgroups("/jobs/cgroup.kill")) == 0:
+		// Before Linux 5.14 each is killed by itself; 9 s in a guest of one emulated thread.
+		return took, 20 * time.Second
+	}
+	return took, late * 2 / 5 // with cgroup.kill
 }
