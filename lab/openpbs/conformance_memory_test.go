@@ -52,7 +52,7 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 			}
 			if !c.memsw || c.place == "exclhost" {
 				if its, most := j.vmem(node), all.vmem(node); its != most {
-					t.Errorf("limit of vmem: %s, and of all jobs %s", its, most)
+					t.Errorf("limit of vmem: %d, and of all jobs %d", its, most)
 				}
 			}
 			// PBS is told of less than what jobs may have, by vnode_hidden_mb, and a moment after
@@ -189,14 +189,21 @@ func (j *job) bytes(node, v1, v2 string) int {
 	return n
 }
 
-// vmem returns the job's limit of vmem on a node. On cgroup v2 it is the sum of two limits, of mem
-// and of swap.
-func (j *job) vmem(node string) string {
+// vmem returns the job's limit of vmem on a node, in bytes. On cgroup v2 it is the sum of two
+// limits, of mem and of swap.
+func (j *job) vmem(node string) (sum int) {
 	j.t.Helper()
-	return on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; "+
+	text := on(j.t, node, fmt.Sprintf("cd /sys/fs/cgroup; "+
 		"cat memory/pbs_jobs.service/jobid/%s/memory.memsw.limit_in_bytes 2>/dev/null || "+
-		"{ cd pbs_jobs.service/jobs/%[1]s && "+
-		"awk '{ sum += $1 } END { printf \"%%d\", sum }' memory.max memory.swap.max; }", j.id))
+		"{ cd pbs_jobs.service/jobs/%[1]s && cat memory.max memory.swap.max; }", j.id))
+	for _, limit := range strings.Fields(text) {
+		n, err := strconv.Atoi(limit)
+		if err != nil {
+			j.t.Fatalf("limits of vmem of job %s: %q", j.id, text)
+		}
+		sum += n
+	}
+	return sum
 }
 
 // assertSwap compares the job's limits of mem and vmem. Nodes of a laboratory have no swap as a
