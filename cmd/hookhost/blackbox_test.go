@@ -354,3 +354,6 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// inGuest reports whether the tests run in a guest of lab/vm, whose cpus are emulated.
+func inGuest() bool { return exists("/lab/.lab/command") }

@@ -47,7 +47,7 @@ func (j *liveJob) starts() error {
 	return err
 }
 
-// errLate is of what has not come within a minute, or within six where the cpu is emulated.
+// errLate is of what has not come in time.
 var errLate = errors.New("not in time")
 
 // await waits for something that is not to come after the end of the job's process.

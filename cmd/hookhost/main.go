@@ -1,6 +1,5 @@
 // Command hookhost is the hook host of a PBS compute node: the daemon, and the commands that are
-// its clients. Each command but version has a file. All use
-// cli.go.
+// its clients. Each command but version has a file. All use cli.go.
 package main
 
 import (

@@ -148,7 +148,7 @@ func (n *node) kills() int64 {
 // context switch takes ten to twenty times as long. A dozen processes and threads have their part
 // between the kernel's kill and the line.
 func knownWithin() time.Duration {
-	if exists("/lab/.lab/command") {
+	if inGuest() {
 		return time.Second
 	}
 	return 100 * time.Millisecond

@@ -26,7 +26,7 @@ import (
 const early = 20 * time.Millisecond
 
 var late = func() time.Duration {
-	if exists("/lab/.lab/command") { // a daemon takes seconds to start its hooks in one emulated thread
+	if inGuest() { // a daemon takes seconds to start its hooks in one emulated thread
 		return 30 * time.Second
 	}
 	return 5 * time.Second
@@ -34,7 +34,7 @@ var late = func() time.Duration {
 
 // enough is a walltime in which a test can do something to the job before it is over, in seconds.
 func enough(seconds int) int {
-	if exists("/lab/.lab/command") { // an emulated machine takes seconds to start anything
+	if inGuest() { // an emulated machine takes seconds to start anything
 		return 4 * seconds
 	}
 	return seconds
@@ -327,7 +327,7 @@ func TestWalltimeOverRestart(t *testing.T) {
 // Somebody sets the clock, to a day later and to a day before: to a job's time that is nothing.
 // The daemon is killed over it, so that what is in the job's record counts as well.
 func TestWalltimeWhenTheClockIsSet(t *testing.T) {
-	if !exists("/lab/.lab/command") {
+	if !inGuest() {
 		kernfstest.Elsewhere(t, "no guest of the laboratory: this machine's clock is not the test's to set")
 	}
 	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
@@ -444,7 +444,7 @@ func TestWalltimeLimits(t *testing.T) {
 func TestCputEndsTheJobWithinASecond(t *testing.T) {
 	n := newNode(t)
 	most := 3.3 // it goes on until it has its SIGTERM
-	if exists("/lab/.lab/command") {
+	if inGuest() {
 		most += 2 * late.Seconds()
 	}
 	var used float64
