@@ -47,7 +47,11 @@ func (j *liveJob) payload() string {
 	}
 	others := "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)\n"
 	if j.forks {
-		others += "setsid sh -c 'while :; do for i in 1 2 3 4 5 6 7 8; do sleep 0.05 & done; wait; done' &\n"
+		pause := "0.05"
+		if inGuest() {
+			pause = "1" // on an emulated cpu, more forks leave no time for the rest
+		}
+		others += "setsid sh -c 'while :; do for i in 1 2 3 4 5 6 7 8; do sleep " + pause + " & done; wait; done' &\n"
 	}
 	return others + ": > " + j.startedFile() + "\nread x\n" + end
 }
