@@ -30,6 +30,10 @@ var ErrSilent = errors.New("no sign of life")
 // silence is how long a host may take to give its first sign of life. Its answer may take longer.
 const silence = 5 * time.Second
 
+// fresh is how long Dial's connection waits for the first call. The host closes a connection on
+// which no request arrives for five seconds.
+const fresh = 2 * time.Second
+
 // maxAnswer bounds how much of an answer a client reads.
 const maxAnswer = 64 << 20
 
@@ -51,10 +55,15 @@ func Dial(socket string) (*Client, error) {
 		return nil, err
 	}
 	c.first.Store(conn)
+	dialed := time.Now()
 	c.http.Transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if conn := c.first.Swap(nil); conn != nil {
+			conn := c.first.Swap(nil)
+			if conn != nil && time.Since(dialed) < fresh {
 				return conn, nil
+			}
+			if conn != nil {
+				conn.Close()
 			}
 			return c.connect(ctx)
 		},

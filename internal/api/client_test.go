@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,4 +142,14 @@ func BenchmarkEvent(b *testing.B) {
 			client.Close()
 		}
 	})
+}
+
+// Between Dial and the first call, a caller may wait for longer than the host does.
+func TestFirstCallMayComeLate(t *testing.T) {
+	socket := serve(t, &backend{}, func(s *Server) { s.timeouts.header = 50 * time.Millisecond })
+	client := dial(t, socket)
+	time.Sleep(fresh + 50*time.Millisecond)
+	if _, err := client.Handle(t.Context(), begun("12.srv")); err != nil {
+		t.Error(err)
+	}
 }
