@@ -137,14 +137,19 @@ func TestUsageOfASisterCountsWhereProcessesWereOnlyAttached(t *testing.T) {
 	})
 	must.NoError(t, os.Remove(hold))
 	a := j.finished()
-	var seconds, percent int
+	var seconds, walltime, percent int
 	cput, cpupercent := fmt.Sprint(a.ResourcesUsed["cput"]), fmt.Sprint(a.ResourcesUsed["cpupercent"])
 	if _, err := fmt.Sscanf(cput, "00:00:%d", &seconds); err != nil || seconds < 2 {
 		t.Errorf("resources_used.cput %s of a job that used 4 s on its sister", cput)
 	}
-	// The mother superior alone is at a few percent.
-	if _, err := fmt.Sscan(cpupercent, &percent); err != nil || percent < 15 {
-		t.Errorf("resources_used.cpupercent %s of a job that was busy on its sister", cpupercent)
+	if _, err := fmt.Sscanf(fmt.Sprint(a.ResourcesUsed["walltime"]), "00:00:%d", &walltime); err != nil {
+		t.Errorf("resources_used.walltime: %v", err)
+	}
+	// It is a moving average of 100 * cput / walltime. The mother superior alone is far below a
+	// quarter of that.
+	if _, err := fmt.Sscan(cpupercent, &percent); err != nil || 4*percent*walltime < 100*seconds {
+		t.Errorf("resources_used.cpupercent %s of a job that was busy on its sister: %d s in %d s", cpupercent, seconds,
+			walltime)
 	}
 	j.gone()
 }
