@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/passwd"
 	"github.com/hookhost/hookhost/internal/top"
 )
 
@@ -53,15 +53,15 @@ with all columns. It does not need a terminal.`,
 	return cmd
 }
 
-// userNames returns a function that returns users' names, or the number if this host's files have
-// no name. It looks up each name once, and is not safe for concurrent use.
+// userNames returns a function that returns users' names, or the number if this host has no name
+// for it. It looks up each name once, and is not safe for concurrent use.
 func userNames() func(uid int) string {
 	known := map[int]string{}
 	return func(uid int) string {
 		name, ok := known[uid]
 		if !ok {
 			name = strconv.Itoa(uid)
-			if u, err := user.LookupId(name); err == nil {
+			if u, err := passwd.LookupID(uid); err == nil {
 				name = u.Username
 			}
 			known[uid] = name

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/passwd"
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
@@ -87,11 +88,14 @@ func (h *Host) admit(ctx context.Context, e *event) (*Verdict, error) {
 	return nil, nil
 }
 
-// checkOwner refuses the begin of a job whose owner does not exist, or whose `hookhost run` died
+// checkOwner refuses the begin of a job whose owner cannot be found, or whose `hookhost run` died
 // while the event waited. In the latter case, a begin would only leave another run to end and
 // report.
 func (h *Host) checkOwner(_ context.Context, e *event) (*Verdict, error) {
-	if err := plugin.ResolveOwner(&e.req.Job.Owner); err != nil {
+	switch err := plugin.ResolveOwner(&e.req.Job.Owner); {
+	case errors.Is(err, passwd.ErrServices):
+		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	case err != nil:
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}
 	if h.runnerGone(e.req.MoM) {

@@ -1,18 +1,17 @@
 package mom
 
 import (
-	"fmt"
 	"os/user"
 	"regexp"
-	"strconv"
 	"syscall"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/passwd"
 )
 
 // runAs makes the program run as another user, with all of that user's groups.
 func (s *Spec) runAs(owner hostapi.Owner) error {
-	u, err := user.LookupId(strconv.Itoa(owner.UID))
+	u, err := passwd.LookupID(owner.UID)
 	if err != nil {
 		return err
 	}
@@ -40,17 +39,9 @@ func environmentOf(u *user.User, roots []string) []string {
 // credentialOf returns the credential for processes of a job's owner: the owner's ids, and all
 // groups of that user.
 func credentialOf(u *user.User, o hostapi.Owner) (*syscall.Credential, error) {
-	ids, err := u.GroupIds()
+	gids, err := passwd.Groups(u.Username)
 	if err != nil {
-		return nil, fmt.Errorf("groups of user %s: %w", u.Username, err)
+		return nil, err
 	}
-	cred := &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}
-	for _, id := range ids {
-		gid, err := strconv.ParseUint(id, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("groups of user %s: %w", u.Username, err)
-		}
-		cred.Groups = append(cred.Groups, uint32(gid))
-	}
-	return cred, nil
+	return &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID), Groups: gids}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/user"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/passwd"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
 )
@@ -113,12 +113,9 @@ func cutKillDelay(asked map[string]string) (*int, error) {
 
 // ownerOf returns the user of that name; "" means the caller.
 func ownerOf(name string) (hostapi.Owner, error) {
-	u, err := user.Current()
-	if err != nil { // its text is about cgo and $USER
-		err = fmt.Errorf("uid %d: no such user in passwd", os.Getuid())
-	}
+	u, err := passwd.LookupID(os.Getuid())
 	if name != "" {
-		u, err = user.Lookup(name)
+		u, err = passwd.Lookup(name)
 	}
 	if err != nil {
 		return hostapi.Owner{}, err

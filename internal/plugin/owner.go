@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/passwd"
 )
 
 // ResolveOwner fills in the uid and gid of the job's owner if the event did not say.
@@ -40,7 +41,7 @@ func ResolveOwner(o *hostapi.Owner) error {
 
 func lookup(o hostapi.Owner) (*user.User, error) {
 	if o.User != "" {
-		return user.Lookup(o.User)
+		return passwd.Lookup(o.User)
 	}
-	return user.LookupId(strconv.Itoa(o.UID))
+	return passwd.LookupID(o.UID)
 }

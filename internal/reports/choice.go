@@ -2,11 +2,11 @@ package reports
 
 import (
 	"encoding/json"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/passwd"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -32,7 +32,7 @@ func uidOf(name string) (uid int, known bool) {
 	if err == nil {
 		return uid, true
 	}
-	u, err := user.Lookup(name)
+	u, err := passwd.Lookup(name)
 	if err != nil {
 		return 0, false
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/disk"
+	"github.com/hookhost/hookhost/internal/passwd"
 )
 
 // unixPrefix begins the address of a unix socket.
@@ -84,7 +84,7 @@ func uidOf(owner string) (int, error) {
 	if uid, err := strconv.ParseUint(owner, 10, 31); err == nil {
 		return int(uid), nil
 	}
-	u, err := user.Lookup(owner)
+	u, err := passwd.Lookup(owner)
 	if err != nil {
 		return 0, fmt.Errorf("owner of the socket: %w", err)
 	}
