@@ -10,6 +10,7 @@ import (
 // The stand-in answers for hookhost's hook and becomes PBS's own pbs_python for others. An upgrade
 // of PBS takes its place away, and no job notices.
 func TestStandInAnswersAndGivesItsPlaceBack(t *testing.T) {
+	needNodes(t, 2)
 	const bin = `. /etc/pbs.conf; cd "$PBS_EXEC/bin"; `
 	node := nodes[1]
 	sum := func(name string) string { return strings.Fields(on(t, node, bin+"sha256sum "+name))[0] }
