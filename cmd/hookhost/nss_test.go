@@ -11,10 +11,10 @@ import (
 )
 
 // pbs_mom names a job's owner. On most clusters the node has its users from LDAP or sssd, and not
-// in /etc/passwd. Here nss-systemd has the user.
+// in /etc/passwd. Here nss-systemd has the user. (The tests of internal/passwd use /run/userdb.)
 func TestUserOfNameServicesHasJobs(t *testing.T) {
 	n := newNode(t, "")
-	const dir, user = "/run/userdb", `{"userName":"hhtestldap","uid":61236,"gid":61236,"homeDirectory":"/"}`
+	const dir, user = "/etc/userdb", `{"userName":"hhtestldap","uid":61236,"gid":61236,"homeDirectory":"/"}`
 	must.NoError(t, os.MkdirAll(dir, 0o755))
 	t.Cleanup(func() { os.Remove(dir) })
 	for _, name := range []string{"hhtestldap.user", "61236.user"} {
