@@ -68,10 +68,7 @@ func (j *job) diagMessages() map[string]string {
 func TestKillForLackOfMemoryReachesQstatAndAccountingWithAllUsage(t *testing.T) {
 	j := qsub(t, "alice", small(nodes[0]), tooMuch)
 	must.Equal(t, "", map[string]string{nodes[0]: oomText}, j.diagMessages())
-	// MoM logs it twice if an exechost_periodic runs at the same time as the epilogue.
-	if lines := j.momLog(nodes[0], "hookhost: "+oomText); lines != 1 && lines != 2 {
-		t.Errorf("%d lines in mom_logs", lines)
-	}
+	must.Equal(t, "lines in mom_logs", 1, j.momLog(nodes[0], "hookhost: "+oomText))
 	fine := qsub(t, "alice", small(nodes[0]), "true")
 	if d := fine.diagMessages(); d != nil {
 		t.Errorf("of a job that nothing went wrong in: %v", d)
