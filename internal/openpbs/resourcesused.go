@@ -77,6 +77,9 @@ func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Res
 // logDiag adds a line to MoM's log for each job with a problem that MoM does not know yet. If the
 // server has no diag_messages, MoM never learns it. Then exechost_periodic has no line, because it
 // would repeat the line each time.
+//
+// An exechost_periodic may run beside the epilogue. MoM wrote the input of each before it had the
+// other's answer, so both have the line. Either answer may be lost, so neither can leave it out.
 func (e *Event) logDiag(c *Changes, out *hostapi.Outcome, custom Custom) {
 	log := func(job *hostapi.Job, diag string) {
 		if job != nil && diag != "" && job.ResourcesUsed[DiagMessages] != diagOf(e.Request.Node, diag) {

@@ -68,7 +68,10 @@ func (j *job) diagMessages() map[string]string {
 func TestKillForLackOfMemoryReachesQstatAndAccountingWithAllUsage(t *testing.T) {
 	j := qsub(t, "alice", small(nodes[0]), tooMuch)
 	must.Equal(t, "", map[string]string{nodes[0]: oomText}, j.diagMessages())
-	must.Equal(t, "lines in mom_logs", 1, j.momLog(nodes[0], "hookhost: "+oomText))
+	// Two, if an exechost_periodic ran beside the epilogue: neither knows the other's answer.
+	if lines := j.momLog(nodes[0], "hookhost: "+oomText); lines < 1 || lines > 2 {
+		t.Errorf("%d lines in mom_logs", lines)
+	}
 	fine := qsub(t, "alice", small(nodes[0]), "true")
 	if d := fine.diagMessages(); d != nil {
 		t.Errorf("of a job that nothing went wrong in: %v", d)
