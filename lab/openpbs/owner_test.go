@@ -3,6 +3,7 @@
 package openpbs_test
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -59,4 +60,31 @@ func TestOthersSeeNothingOfAJob(t *testing.T) {
 	release()
 	j.ended()
 	hidden("finished")
+}
+
+// Where users come from LDAP or sssd, no node has them in /etc/passwd. Here nss-systemd has one.
+// Each node has its own /run, so the machine does not get the user.
+func TestOwnerWhomOnlyNameServicesKnow(t *testing.T) {
+	needNodes(t, 2)
+	const user, id = "hhtestlab", 61237
+	home := shared(t)
+	for _, node := range nodes {
+		t.Cleanup(func() { on(t, node, "rm -rf /run/userdb") })
+		on(t, node, fmt.Sprintf(`mkdir /run/userdb && cd /run/userdb
+ln -s %[1]s.user %[2]d.user && ln -s %[1]s.group %[2]d.group
+echo '{"userName":"%[1]s","uid":%[2]d,"gid":%[2]d,"homeDirectory":"%[3]s","shell":"/bin/sh"}' >%[1]s.user
+echo '{"groupName":"%[1]s","gid":%[2]d}' >%[1]s.group`, user, id, home))
+	}
+	j := qsub(t, user, small(nodes[1])+" -j oe -k oe", "id -un; cat /proc/self/cgroup")
+	j.succeeds()
+	j.gone()
+	name, cgroups, _ := strings.Cut(on(t, nodes[0], "cat "+home+"/STDIN.o"+j.short()), "\n")
+	if name != user || !inJob(cgroups, j.id) {
+		t.Errorf("the job of %s runs as %q in %q", user, name, cgroups)
+	}
+	for _, reader := range []string{"root", user} {
+		if report := as(t, reader, nodes[1], "hookhost report "+j.id); !strings.Contains(report, user) {
+			t.Errorf("%s's report: %s", reader, report)
+		}
+	}
 }
