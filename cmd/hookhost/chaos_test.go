@@ -90,6 +90,9 @@ func (w *wreck) carryOut(planned *plannedJob) *liveJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.live, j.id)
+	if w.forgets() {
+		w.unsaved[j.id] = true
+	}
 	return j
 }
 

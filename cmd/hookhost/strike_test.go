@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"maps"
 	"syscall"
 	"time"
 )
@@ -48,6 +49,7 @@ func (w *wreck) strikeDaemon(s plannedStrike) {
 			for id := range w.live {
 				w.harmed[id] = true
 			}
+			maps.Copy(w.harmed, w.unsaved)
 		}
 		w.count(s.means + " " + victimDaemon)
 	}

@@ -81,6 +81,9 @@ func (w *wreck) bring(trouble plannedTrouble) error {
 	err = errors.Join(err, lift())
 	w.recover()
 	w.command("event", "exechost_periodic").Run() // as MoM does every now and then
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.unsaved)
 	return err
 }
 

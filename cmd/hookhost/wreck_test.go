@@ -31,6 +31,7 @@ type wreck struct {
 	stopping bool           // the daemon is not started again
 	lives    map[string]int // by hook: its crashes in the life of this daemon
 	live     map[string]*liveJob
+	unsaved  map[string]bool // jobs that ended while no record could be saved
 	harmed   map[string]bool // jobs that may have lost their record or their report
 
 	turns map[string]*sync.Mutex // by hook: one that crashes twice over an event has failed at it
@@ -55,7 +56,8 @@ func newWreck(t *testing.T) *wreck {
 	config := "kill_timeout = \"3s\"\n" + fpgas + "[host]\nnode = \"n1\"\n[walltime]\ngrace = \"1s\"\n"
 	w := &wreck{
 		node: newNode(t, config), incidents: newIncidents(t), lives: map[string]int{}, live: map[string]*liveJob{},
-		harmed: map[string]bool{}, turns: map[string]*sync.Mutex{}, totals: map[string]float64{},
+		unsaved: map[string]bool{}, harmed: map[string]bool{}, turns: map[string]*sync.Mutex{},
+		totals: map[string]float64{},
 	}
 	for _, name := range victimHooks {
 		w.turns[name] = new(sync.Mutex)
