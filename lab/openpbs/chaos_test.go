@@ -109,6 +109,7 @@ func TestChaosLosesNoJobAndLeavesNothing(t *testing.T) {
 	c := &chaos{t: t, forced: map[string]bool{}, tally: map[string]int{}, refused: map[string]int{},
 		failed: map[string]bool{}, restarts: map[string][][2]time.Time{}}
 	t.Cleanup(c.repair) // the tests that follow have their nodes, whatever became of one here
+	t.Cleanup(c.logNodes)
 	p := newChaosPlan(seed, *chaosFor, *strikeServer)
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -242,6 +243,18 @@ func (c *chaos) repair() {
 		if err := momIsUp(node, option); err != nil {
 			c.t.Error(err)
 		}
+	}
+}
+
+// logNodes logs how a failed test leaves the nodes.
+func (c *chaos) logNodes() {
+	if !c.t.Failed() {
+		return
+	}
+	for _, node := range nodes {
+		state, err := output("root", nodes[0], "pbsnodes "+node)
+		log, logErr := output("root", node, "tail -q -n 40 "+pbsHome+"/mom_logs/*; tail -n 40 "+daemonLog)
+		c.t.Logf("%s: %v\n%s%v\n%s", node, err, state, logErr, log)
 	}
 }
 
