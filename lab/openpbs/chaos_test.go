@@ -163,8 +163,12 @@ func (c *chaos) count(what string, err error) {
 func (c *chaos) order(s chaosStep) {
 	if s.what == "qsub" {
 		script := chaosScripts[s.pick%len(chaosScripts)]
-		id, err := output("alice", nodes[0], serverAnswers+
-			fmt.Sprintf("qsub %s <<'END OF JOB'\n%s\nEND OF JOB", script.options, script.script))
+		line := serverAnswers + fmt.Sprintf("qsub %s <<'END OF JOB'\n%s\nEND OF JOB", script.options, script.script)
+		id, err := output("alice", nodes[0], line)
+		if err != nil { // a restart of the server leaves requests without an answer
+			c.t.Log(err)
+			id, err = output("alice", nodes[0], line)
+		}
 		if err == nil {
 			c.jobs = append(c.jobs, &job{t: c.t, id: id})
 		} else {
