@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"path"
 	"slices"
@@ -53,8 +54,21 @@ func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 		env["HABANA_VISIBLE_DEVICES"] = strings.Join(accelNumbers(habana), ",")
 		env["HABANA_VISIBLE_MODULES"] = strings.Join(indices(habana), ",")
 	}
+	env["PBS_JOB_GPUS"] = strings.Join(gpus(g), ",")
 	maps.Copy(env, configured(g.Devices))
 	return env
+}
+
+// gpus returns the UUIDs of the job's GPUs of all vendors. If the UUID of a GPU is not known, it is
+// the PCI address or the device node.
+func gpus(g *inventory.Grant) []string {
+	var ids []string
+	for _, d := range g.Devices {
+		if d.Resource == "ngpus" {
+			ids = append(ids, cmp.Or(d.UUID, d.ID))
+		}
+	}
+	return ids
 }
 
 func byVendor(g *inventory.Grant, vendor string) []topology.Device {

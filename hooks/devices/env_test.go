@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/inventory"
@@ -30,11 +31,17 @@ var nvidiaShared = []topology.DeviceNode{{Path: "/dev/nvidiactl", Major: 195, Mi
 
 func TestVariablesNameTheGrantedDevices(t *testing.T) {
 	mi250 := func(i int, uuid string) topology.Device {
-		return topology.Device{Resource: "ngpus", Vendor: "amd", UUID: uuid, Index: i}
+		return topology.Device{ID: fmt.Sprintf("0000:0%d:00.0", i), Resource: "ngpus", Vendor: "amd", UUID: uuid,
+			Index: i}
 	}
-	intel := topology.Device{Resource: "ngpus", Vendor: "intel"}
+	unnamed := func(i int) topology.Device {
+		d := mi250(i, "")
+		d.Vendor = "nvidia"
+		return d
+	}
+	intel := topology.Device{ID: "0000:03:00.0", Resource: "ngpus", Vendor: "intel"}
 	gaudi := func(path string) topology.Device {
-		return topology.Device{Resource: "ngpus", Vendor: "habana", Index: 7,
+		return topology.Device{ID: path, Resource: "ngpus", Vendor: "habana", Index: 7,
 			Nodes: []topology.DeviceNode{{Path: path}}}
 	}
 	fpga := func(env ...string) topology.Device {
@@ -52,41 +59,48 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 		want  map[string]string
 	}{
 		{"no GPU, on a node without any", nil, nil, map[string]string{
-			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void"}},
+			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+			"PBS_JOB_GPUS": ""}},
 		{"no GPU, on a node with all kinds", nil, []string{"nvidia", "amd", "intel", "habana"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
 				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "", "ZE_AFFINITY_MASK": "",
-				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": ""}},
+				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": "", "PBS_JOB_GPUS": ""}},
 		{"two of NVIDIA", []topology.Device{a100(3), a100(5)}, []string{"nvidia"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
-				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5)}},
+				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
+				"PBS_JOB_GPUS": uuid(3) + "," + uuid(5)}},
 		{"a MIG instance", []topology.Device{migInstance()}, []string{"nvidia"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": "MIG-1", order[0]: order[1],
-				"NVIDIA_VISIBLE_DEVICES": "MIG-1"}},
-		{"NVIDIA without UUIDs", []topology.Device{{Vendor: "nvidia", Index: 4}, {Vendor: "nvidia", Index: 6}},
-			[]string{"nvidia"},
-			map[string]string{"CUDA_VISIBLE_DEVICES": "0,1", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "4,6"}},
+				"NVIDIA_VISIBLE_DEVICES": "MIG-1", "PBS_JOB_GPUS": "MIG-1"}},
+		{"NVIDIA without UUIDs", []topology.Device{unnamed(4), unnamed(6)}, []string{"nvidia"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "0,1", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "4,6",
+				"PBS_JOB_GPUS": "0000:04:00.0,0000:06:00.0"}},
 		{"two of AMD", []topology.Device{mi250(2, "GPU-aa"), mi250(3, "GPU-bb")}, []string{"amd"},
 			map[string]string{order[0]: order[1],
-				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "GPU-aa,GPU-bb"}},
+				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "GPU-aa,GPU-bb",
+				"PBS_JOB_GPUS": "GPU-aa,GPU-bb"}},
 		{"AMD without a UUID", []topology.Device{mi250(2, "GPU-aa"), mi250(3, "")}, []string{"amd"},
 			map[string]string{order[0]: order[1],
-				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "0,1"}},
+				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "0,1",
+				"PBS_JOB_GPUS": "GPU-aa,0000:03:00.0"}},
 		{"AMD and NVIDIA", []topology.Device{mi250(2, "GPU-aa"), a100(0)}, []string{"amd", "nvidia"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": uuid(0),
-				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(0), "ROCR_VISIBLE_DEVICES": "GPU-aa"}},
+				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(0), "ROCR_VISIBLE_DEVICES": "GPU-aa",
+				"PBS_JOB_GPUS": "GPU-aa," + uuid(0)}},
 		{"one of Intel, of perhaps two tiles", []topology.Device{intel}, []string{"intel"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
-				"NVIDIA_VISIBLE_DEVICES": "void", "ZE_AFFINITY_MASK": "0,1"}},
+				"NVIDIA_VISIBLE_DEVICES": "void", "ZE_AFFINITY_MASK": "0,1",
+				"PBS_JOB_GPUS": "0000:03:00.0"}},
 		{"Gaudi, by the numbers of its nodes", []topology.Device{gaudi("/dev/accel/accel2"), gaudi("/dev/hl5"),
 			gaudi("/dev/other")}, []string{"habana"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
 				"HABANA_VISIBLE_DEVICES": "2,5,7",
-				"HABANA_VISIBLE_MODULES": "7,7,7"}},
+				"HABANA_VISIBLE_MODULES": "7,7,7",
+				"PBS_JOB_GPUS":           "/dev/accel/accel2,/dev/hl5,/dev/other"}},
 		{"configured ones", []topology.Device{fpga("FPGA", "/dev/fpga0", "MODE", "on"),
 			fpga("FPGA", "/dev/fpga1", "MODE", "on")}, nil, map[string]string{
 			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
-			"FPGA": "/dev/fpga0,/dev/fpga1", "MODE": "on"}},
+			"FPGA": "/dev/fpga0,/dev/fpga1", "MODE": "on", "PBS_JOB_GPUS": ""}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

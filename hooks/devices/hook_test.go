@@ -74,6 +74,7 @@ func TestJobOpensItsDevicesFromBeginToEnd(t *testing.T) {
 		env := map[string]string{
 			"CUDA_VISIBLE_DEVICES": uuid(2) + "," + uuid(3), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 			"NVIDIA_VISIBLE_DEVICES": uuid(2) + "," + uuid(3), cdiVariable: "hookhost.org/job=12:3.srv",
+			"PBS_JOB_GPUS": uuid(2) + "," + uuid(3),
 		}
 		for what, got := range map[string]map[string]string{
 			"attached":          out.AttachEnv,
