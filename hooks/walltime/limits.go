@@ -96,7 +96,7 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 		// job (openpbs src/resmom/mom_main.c, job_over_limit).
 		l.CPUT = 0
 	}
-	l.Walltime = own
+	l.Walltime = p.Walltime.Limit(own)
 	if own > 0 {
 		l.End = own + time.Duration(p.Walltime.Overtime)
 		switch {
@@ -114,9 +114,6 @@ func (p *policy) newLimits(r hostapi.Resources, by ender) (l limits, told []stri
 			told = append(told, fmt.Sprintf("=>> PBS: walltime: %s was asked for, but no job of this node runs "+
 				"longer than %s",
 				pbs.FormatDuration(own), pbs.FormatDuration(most)))
-		}
-		if own == 0 || own > most {
-			l.Walltime = most
 		}
 		if l.End == 0 || l.End > most {
 			l.End = most

@@ -20,6 +20,16 @@ type Walltime struct {
 	MoMSisters    bool     `toml:"mom_sisters" json:"mom_sisters"`
 }
 
+// Limit returns how long a job that requests asked may run, without overtime. 0 means that there is
+// no request, or no limit.
+func (w Walltime) Limit(asked time.Duration) time.Duration {
+	most := time.Duration(w.Maximum)
+	if w.Enabled && most > 0 && (asked == 0 || asked > most) {
+		return most
+	}
+	return asked
+}
+
 // check returns an error for the first invalid value, with its key.
 func (w Walltime) check() error {
 	const day = 24 * time.Hour
