@@ -13,7 +13,7 @@ import (
 )
 
 // ExecjobLaunch moves the session that MoM created for a program into the job's cgroup, and sets
-// its resource limits. Only then does the program start.
+// its resource limits. Only then does the program start. Variables show it the job's share.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -27,7 +27,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if err != nil {
 		return nil, err
 	}
-	limits, err := h.launchLimits(req)
+	a, limits, err := h.launchLimits(req)
 	if err != nil {
 		r, _ := j.JobMark()
 		return holdBeyond(r.Begin, err)
@@ -40,6 +40,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		h.with(j.ID(), func(e *job) { e.known, e.killDelay = true, delay })
 	}
 	out := &hostapi.Outcome{State: s.encode(), CallAgain: again}
+	setVariables(out, req, h.policy.variables(s.JobMark, a))
 	if req.PID == 0 {
 		return out, nil
 	}
@@ -125,7 +126,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	// pbs_cgroups leaves such processes alone. But usually they are MPI ranks whose launcher calls
 	// pbs_attach, and a job's limits are meant for all its ranks. A rank that came by ssh has the
 	// limits of sshd (RLIMIT_MEMLOCK), which have nothing to do with the job.
-	limits, err := h.launchLimits(req)
+	a, limits, err := h.launchLimits(req)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +152,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		}
 	}
 	out := &hostapi.Outcome{CallAgain: again}
+	setVariables(out, req, h.policy.variables(s.JobMark, a))
 	if s.PerTask {
 		out.State = s.encode()
 	} // else there is no state to store: what matters is on the cgroup, and the next measurement reports

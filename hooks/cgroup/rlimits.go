@@ -87,13 +87,12 @@ func rlimitText(n uint64) string {
 	return fmt.Sprint(n)
 }
 
-// launchLimits returns the limits of programs that MoM starts.
-func (h *hook) launchLimits(req *hostapi.Request) (map[string]proc.Rlimit, error) {
-	a, err := askFor(req)
-	if err != nil {
-		return nil, err
+// launchLimits returns the job's request and the limits of programs that MoM starts.
+func (h *hook) launchLimits(req *hostapi.Request) (a ask, limits map[string]proc.Rlimit, err error) {
+	if a, err = askFor(req); err == nil {
+		limits, err = h.limitsOf(a)
 	}
-	return h.limitsOf(a)
+	return a, limits, err
 }
 
 // limitsOf returns the limits of programs that a job with this request launches. A request for more

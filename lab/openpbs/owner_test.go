@@ -4,10 +4,15 @@ package openpbs_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hookhost is in an ordinary user's PATH, in the job and outside.
@@ -32,6 +37,24 @@ func TestOwnerIsToldTheTimeLeftAndTheUsageOfAJob(t *testing.T) {
 	if listed != "1" {
 		t.Errorf("report and jobs in the job: %q", listed)
 	}
+}
+
+// What qsub -v passes under the variables' names is replaced or removed.
+func TestProgramsSeeTheShareOfTheirHost(t *testing.T) {
+	needNodes(t, 2)
+	file := filepath.Join(shared(t), "share")
+	must.NoError(t, os.WriteFile(file, []byte(`#!/bin/sh
+echo $1 on $(hostname): $PBS_JOB_MEM $PBS_JOB_NCPUS ${PBS_JOB_WALLTIME-none} "[$PBS_JOB_GPUS]"
+`), 0o755))
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=64mb:host=node1+1:ncpus=1:mem=96mb:host=node2 "+
+		"-v PBS_JOB_MEM=1gb,PBS_JOB_WALLTIME=1h,PBS_JOB_GPUS=GPU-1", file+` script
+/opt/pbs/bin/pbs_tmrsh node2 `+file+` task
+ssh node2 "hookhost attach -j $PBS_JOBID `+file+` attached"`)
+	j.succeeds()
+	lines := strings.Split(j.stdout(), "\n")
+	slices.Sort(lines) // tasks write beside the script
+	must.Equal(t, "standard output", []string{"attached on node2: 100663296 1 none []",
+		"script on node1: 67108864 1 none []", "task on node2: 100663296 1 none []"}, lines)
 }
 
 func TestOthersSeeNothingOfAJob(t *testing.T) {
