@@ -42,7 +42,7 @@ func (h *hook) openMeter() {
 		h.log.Warnf("[billing] energy: %v", err)
 		return
 	}
-	h.meter, h.cpus = meter, h.policy.countCPUs(host{node: h.node()}, h.node().Online)
+	h.meter, h.cpus = meter, h.policy.countCPUs(host{node: h.node()}, h.policy.Cpuset.Left(h.node().Online))
 }
 
 // bill updates the account in s and copies it to u. The mark in s says what the job has held since

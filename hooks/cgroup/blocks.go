@@ -51,7 +51,7 @@ func (p *policy) decideBlocks(h host, a *ask, others []holding) (*blockShare, er
 	}
 	// Only the inventory counts, because all jobs must see the same blocks.
 	req := placement.Request{
-		Allowed: h.cpus.Minus(p.exclude), UseHyperthreads: p.Cpuset.UseHyperthreads, MemFences: p.Cpuset.MemFences,
+		Allowed: h.cpus, UseHyperthreads: p.Cpuset.UseHyperthreads, MemFences: p.Cpuset.MemFences,
 		Devices: h.devices.Devices, Mem: p.memTotal(h.node),
 	}
 	blocks, err := placement.Blocks(h.node, req, n)

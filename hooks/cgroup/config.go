@@ -6,16 +6,14 @@ import (
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/placement"
 )
 
 // policy is the node's configuration as this hook uses it.
 type policy struct {
 	config.File
-	exclude kernfs.IDSet
-	place   placement.Policy
-	io      []cgroup.IOLimit // each job's I/O limits by device: see resolveIO
+	place placement.Policy
+	io    []cgroup.IOLimit // each job's I/O limits by device: see resolveIO
 }
 
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
@@ -27,11 +25,6 @@ func newPolicy(text []byte) (*policy, error) {
 			return nil, fmt.Errorf("decode configuration: %w", err)
 		}
 	}
-	exclude, err := kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs)
-	if err != nil {
-		return nil, fmt.Errorf("cpuset.exclude_cpus: %w", err)
-	}
-	p.exclude = exclude
 	p.place = placement.Pack
 	if p.Cpuset.Placement == "spread" {
 		p.place = placement.Spread

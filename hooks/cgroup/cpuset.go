@@ -13,7 +13,7 @@ import (
 // cpusetResource decides only the flags. The cpus are chosen with the devices: see decideCPUs.
 var cpusetResource = resource{
 	offer: func(h *hook, there *host) error {
-		there.cpus = h.node().Online
+		there.cpus = h.policy.Cpuset.Left(h.node().Online)
 		cpus, err := h.tree.CPUs()
 		if errors.Is(err, cgroup.ErrUnsupported) {
 			return nil // no cpusets here
@@ -55,7 +55,7 @@ func (p *policy) decideCPUs(
 		taken = taken.Union(o.limits.CPUs)
 	}
 	req := placement.Request{
-		NCPUs: a.NCPUs, Allowed: h.cpus.Minus(p.exclude), Taken: taken, Policy: p.place,
+		NCPUs: a.NCPUs, Allowed: h.cpus, Taken: taken, Policy: p.place,
 		UseHyperthreads: p.Cpuset.UseHyperthreads, NCPUsAreCores: p.Cpuset.NCPUsAreCores, MemFences: p.Cpuset.MemFences,
 		Keep: a.had.CPUs,
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// host describes what jobs can get: the node, and the cpus and NUMA nodes that the parent of all
-// jobs may use.
+// host describes what jobs can get: the node, and those of its cpus and NUMA nodes that are
+// available to jobs.
 type host struct {
 	node  *topology.Node
-	cpus  kernfs.IDSet
+	cpus  kernfs.IDSet                 // without those of exclude_cpus
 	mems  kernfs.IDSet                 // empty if the kernel has no cpusets
 	has   func(controller string) bool // see cgroup.Tree.Has
 	tasks int64                        // limit for all jobs together; 0 if not known or [pids] is not enabled

@@ -60,9 +60,6 @@ func newNode(t testing.TB, n node, roots kernfs.Roots, opt cgroup.Options, edit 
 	if edit != nil {
 		edit(&p.File)
 	}
-	if p.exclude, err = kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs); err != nil {
-		t.Fatal(err)
-	}
 	opt.Controllers = p.Placing()
 	log := logrus.New()
 	log.SetOutput(t.Output())

@@ -130,7 +130,6 @@ func (p *policy) reportsCgswap() bool { return p.Memsw.Enabled && p.Memsw.Manage
 
 // countCPUs returns the greatest ncpus that a job can get from cpus on an empty host.
 func (p *policy) countCPUs(h host, cpus kernfs.IDSet) int {
-	cpus = cpus.Minus(p.exclude)
 	_, err := placement.Place(h.node, placement.Request{
 		NCPUs: cpus.Len() + 1, Allowed: cpus, UseHyperthreads: p.Cpuset.UseHyperthreads,
 		NCPUsAreCores: p.Cpuset.NCPUsAreCores,

@@ -56,7 +56,7 @@ func hostOf(t testing.TB, roots kernfs.Roots, p *policy) (host, map[int]int64) {
 	t.Helper()
 	node, err := topology.Scan(roots)
 	must.NoError(t, err)
-	h := host{node: node, cpus: node.Online, has: func(string) bool { return true }}
+	h := host{node: node, cpus: p.Cpuset.Left(node.Online), has: func(string) bool { return true }}
 	for _, n := range node.NUMA {
 		if n.HasMemory {
 			h.mems = h.mems.Union(kernfs.IDs(n.ID))
@@ -78,9 +78,6 @@ func policyOf(t testing.TB, edit func(*config.File)) *policy {
 	must.NoError(t, err)
 	if edit != nil {
 		edit(&p.File)
-	}
-	if p.exclude, err = kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs); err != nil {
-		t.Fatal(err)
 	}
 	return p
 }

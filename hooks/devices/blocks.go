@@ -41,12 +41,8 @@ func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 // cut divides the host into blocks as hook cgroup does.
 func (h *hook) cut(cpus kernfs.IDSet, inv *inventory.Inventory) error {
 	p := h.policy
-	exclude, err := kernfs.ParseIDSet(p.Cpuset.ExcludeCPUs)
-	if err != nil {
-		return err
-	}
-	req := placement.Request{Allowed: cpus.Minus(exclude), UseHyperthreads: p.Cpuset.UseHyperthreads,
+	req := placement.Request{Allowed: p.Cpuset.Left(cpus), UseHyperthreads: p.Cpuset.UseHyperthreads,
 		MemFences: p.Cpuset.MemFences, Devices: inv.Devices}
-	_, err = placement.Blocks(h.node, req, p.Devices.Blocks)
+	_, err := placement.Blocks(h.node, req, p.Devices.Blocks)
 	return err
 }

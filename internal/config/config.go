@@ -20,6 +20,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -124,6 +125,12 @@ type Cpuset struct {
 
 	MemHardwall      bool `toml:"mem_hardwall" json:"mem_hardwall"`
 	MemorySpreadPage bool `toml:"memory_spread_page" json:"memory_spread_page"`
+}
+
+// Left returns those of cpus that are available to jobs.
+func (c Cpuset) Left(cpus kernfs.IDSet) kernfs.IDSet {
+	excluded, _ := kernfs.ParseIDSet(c.ExcludeCPUs) // check has refused everything else
+	return cpus.Minus(excluded)
 }
 
 // Share is the common part of memory, memory plus swap and huge pages: a job's default, and how

@@ -100,7 +100,7 @@ func (k *kernel) examineBlocks(inv *inventory.Inventory) Finding {
 func describeBlocks(cfg *config.File, node *topology.Node, cpus kernfs.IDSet, inv *inventory.Inventory) Finding {
 	const what = "blocks"
 	n := cfg.Devices.Blocks
-	req := placement.Request{Allowed: cpus.Minus(excluded(cfg)), UseHyperthreads: cfg.Cpuset.UseHyperthreads,
+	req := placement.Request{Allowed: cfg.Cpuset.Left(cpus), UseHyperthreads: cfg.Cpuset.UseHyperthreads,
 		MemFences: cfg.Cpuset.MemFences, Devices: inv.Devices, Mem: cfg.Memory.Left(node.MemTotal)}
 	blocks, err := placement.Blocks(node, req, n)
 	if err != nil {

@@ -126,19 +126,13 @@ func (k *kernel) examineHugePages() Finding {
 	return ok(what, "none are reserved")
 }
 
-// excluded returns the cpus that jobs do not get. The text was checked when it was loaded.
-func excluded(cfg *config.File) kernfs.IDSet {
-	exclude, _ := kernfs.ParseIDSet(cfg.Cpuset.ExcludeCPUs)
-	return exclude
-}
-
 // examineTopology reports the cpus and the memory available to jobs.
 func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
 	node, err := topology.Scan(roots)
 	if err != nil {
 		return []Finding{blocking("topology", err.Error(), "")}
 	}
-	left := node.Online.Minus(excluded(cfg))
+	left := cfg.Cpuset.Left(node.Online)
 	cpus := ok("cpus", fmt.Sprintf("%s (NUMA nodes: %d, threads of a core: %d); for jobs: %s",
 		node.Online, len(node.NUMA), node.Threads, left))
 	if left.IsEmpty() { // then PBS is told that there are none, with [cpuset] or without
