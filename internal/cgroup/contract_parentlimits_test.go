@@ -1,9 +1,12 @@
 package cgroup
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -65,4 +68,64 @@ func testParentLimits(t *testing.T, w world) {
 	must.NoError(t, tree.LimitParent(Limits{}))
 	want("lifted", Limits{})
 	must.NoError(t, tree.LimitParent(Limits{}))
+}
+
+// testParentCPUs: the cpus of all jobs together are also those of a job without cpus. A job with
+// cpus keeps them.
+func testParentCPUs(t *testing.T, w world) {
+	tree := w.tree(t)
+	all, err := tree.CPUsAbove()
+	if !tree.Has("cpuset") || err != nil || all.Len() < 2 {
+		kernfstest.Elsewhere(t, "cpus are %s, %v", all, err)
+	}
+	first := kernfs.IDs(all.List()[0])
+	none := tree.someLimits()
+	none.CPUs, none.Mems = kernfs.IDSet{}, kernfs.IDSet{}
+	j := newJob(t, tree, testJob, none)
+	p := w.start(t, j.Join())
+	want := func(when string, set kernfs.IDSet) {
+		t.Helper()
+		if got, err := tree.CPUs(); err != nil || !got.Equal(set) {
+			t.Errorf("cpus of all jobs %s are %s, %v; want %s", when, got, err, set)
+		}
+		if got := allowed(t, tree, p.pid()); !got.Equal(set) {
+			t.Errorf("a job without cpus %s runs on %s, want %s", when, got, set)
+		}
+		if got, err := tree.CPUsAbove(); err != nil || !got.Equal(all) {
+			t.Errorf("cpus that jobs may have %s are %s, %v; want %s", when, got, err, all)
+		}
+	}
+	want("at first", all)
+	must.NoError(t, tree.LimitParent(Limits{CPUs: all.Minus(first)}))
+	want("less one", all.Minus(first))
+	must.NoError(t, tree.LimitParent(Limits{CPUs: all.Union(kernfs.IDs(4095))}))
+	want("with one that the node does not have", all)
+
+	l := tree.someLimits()
+	l.CPUs = first
+	second := newJob(t, tree, "13.server", l)
+	q := w.start(t, second.Join())
+	if tree.Mode() != ModeV2 {
+		wantError(t, tree.LimitParent(Limits{CPUs: all.Minus(first)}), ErrInUse)
+		want("with a job on the first", all)
+	}
+	must.NoError(t, tree.LimitParent(Limits{CPUs: first}))
+	want("less all but one", first)
+	must.NoError(t, tree.LimitParent(Limits{}))
+	want("lifted", all)
+	if got := allowed(t, tree, q.pid()); !got.Equal(first) {
+		t.Errorf("a job with cpus %s runs on %s", first, got)
+	}
+}
+
+// allowed returns the cpus on which a process may run.
+func allowed(t *testing.T, tree *Tree, pid int) kernfs.IDSet {
+	t.Helper()
+	b, err := tree.proc.ReadFile(fmt.Sprintf("%d/status", pid))
+	must.NoError(t, err)
+	_, after, _ := strings.Cut(string(b), "Cpus_allowed_list:")
+	list, _, _ := strings.Cut(after, "\n")
+	set, err := kernfs.ParseIDSet(strings.TrimSpace(list))
+	must.NoError(t, err)
+	return set
 }

@@ -81,6 +81,7 @@ func contract(t *testing.T, w world) {
 		{"resize cpus", testResizeCPUs},
 		{"changed meanwhile", testChangedMeanwhile},
 		{"parent limits", testParentLimits},
+		{"cpus of the parent", testParentCPUs},
 		{"quota", testQuota},
 		{"hugetlb", testHugetlb},
 		{"io", testIO},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -123,16 +124,30 @@ func (j *Job) fillMems(l *Limits) error {
 // CPUs returns the cpus that jobs may run on, which are those of their parent. It fails with
 // ErrUnsupported if there is no cpuset controller.
 func (t *Tree) CPUs() (kernfs.IDSet, error) {
-	return t.cpuset(cpusetCPUs, "cpuset.effective_cpus", effectiveCPUs)
+	return t.cpuset(cpusetCPUs, "cpuset.effective_cpus", effectiveCPUs, ofJobs)
+}
+
+// CPUsAbove returns the cpus that the parent of all jobs may have, which are those of the unit. It
+// fails like CPUs.
+func (t *Tree) CPUsAbove() (kernfs.IDSet, error) {
+	return t.cpuset(cpusetCPUs, "cpuset.effective_cpus", effectiveCPUs, aboveJobs)
 }
 
 // Mems returns the NUMA nodes from which jobs may get memory. It fails with ErrUnsupported if there
 // is no cpuset controller.
 func (t *Tree) Mems() (kernfs.IDSet, error) {
-	return t.cpuset(cpusetMems, "cpuset.effective_mems", effectiveMems)
+	return t.cpuset(cpusetMems, "cpuset.effective_mems", effectiveMems, ofJobs)
 }
 
-func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
+// Where cpuset begins to look.
+const (
+	ofJobs    = iota // in the parent of all jobs
+	aboveJobs        // in the unit
+)
+
+// cpuset reads a set, by the names of its files. The parent of all jobs and the unit may not exist
+// yet, or on v1 may not be filled. Then the set is that of the directory above.
+func (t *Tree) cpuset(configured, v1, v2 string, first int) (kernfs.IDSet, error) {
 	h := t.with("cpuset")
 	if h == nil {
 		return kernfs.IDSet{}, fmt.Errorf("available %s: no cpuset controller: %w", configured, ErrUnsupported)
@@ -141,10 +156,9 @@ func (t *Tree) cpuset(configured, v1, v2 string) (kernfs.IDSet, error) {
 	if h.v2 {
 		files = []string{v2}
 	}
-	// The parent of all jobs may not exist yet, or on v1 may not be filled.
-	for _, dir := range []*kernfs.FS{h.jobs, h.mount} {
+	for _, dir := range []string{path.Join(h.unit, h.leaf), h.unit, "."}[first:] {
 		for _, file := range files {
-			set, err := dir.IDSet(file)
+			set, err := h.mount.IDSet(path.Join(dir, file))
 			if errors.Is(err, fs.ErrNotExist) || err == nil && set.IsEmpty() {
 				continue
 			}

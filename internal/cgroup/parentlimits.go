@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
-// The parent of all jobs has limits for all of them together: memory, memory and swap, tasks, huge
-// pages. They are set on the directory below the unit, UNIT/jobid or UNIT/jobs. There systemd
+// The parent of all jobs has limits for all of them together: memory, memory and swap, cpus, tasks,
+// huge pages. They are set on the directory below the unit, UNIT/jobid or UNIT/jobs. There systemd
 // neither sets nor resets them, unlike in the unit's own files.
 
 // shared are the controllers of the parent's limits.
-var shared = []string{"memory", "pids", "hugetlb"}
+var shared = []string{"memory", "cpuset", "pids", "hugetlb"}
 
 // parent returns the parent of all jobs as a Job.
 func (t *Tree) parent() *Job {
@@ -24,20 +28,21 @@ func (t *Tree) parent() *Job {
 }
 
 // ParentLimits returns the limits in force for all jobs together: Mem, MemSwap, Pids and Hugetlb.
-// It fails with ErrNotFound before Prepare.
+// Their cpus are those of CPUs. It fails with ErrNotFound before Prepare.
 func (t *Tree) ParentLimits() (Limits, error) {
 	l, err := t.parent().Limits(shared...)
 	return Limits{Mem: l.Mem, MemSwap: l.MemSwap, Pids: l.Pids, Hugetlb: l.Hugetlb}, err
 }
 
-// LimitParent changes the limits of all jobs together to Mem, MemSwap, Pids and Hugetlb of l.
-// Limits that l does not have are lifted. MemSwap requires Mem. Each limit is read back.
-// LimitParent is idempotent.
+// LimitParent changes the limits of all jobs together to Mem, MemSwap, CPUs, Pids and Hugetlb of l.
+// Limits that l does not have are lifted. MemSwap requires Mem. Cpus that are not in CPUsAbove do
+// not count. Each limit is read back. LimitParent is idempotent.
 //
 // LimitParent does not kill any process. Jobs may use more memory or huge pages than the new limit
-// and be unable to give them back. In that case the old limit stays and the error is ErrInUse.
-// Reclaiming page cache may take up to reclaimTime. The other limits are applied anyway, and all
-// errors are returned.
+// and be unable to give them back. On v1 a job may have cpus that CPUs does not have; v2 would take
+// them from it, so the caller has to include them. In these cases the old limit stays and the error
+// is ErrInUse. Reclaiming page cache may take up to reclaimTime. The other limits are applied
+// anyway, and all errors are returned.
 func (t *Tree) LimitParent(l Limits) error {
 	p := t.parent()
 	from, err := p.Limits(shared...)
@@ -46,6 +51,9 @@ func (t *Tree) LimitParent(l Limits) error {
 	}
 	to := from // including memory.low, which protect sets
 	to.Mem, to.MemSwap, to.Pids, to.Hugetlb = l.Mem, l.MemSwap, l.Pids, l.Hugetlb
+	if from.CPUs, to.CPUs, err = t.parentCPUs(l.CPUs); err != nil {
+		return fmt.Errorf("limit all jobs: %w", err)
+	}
 	var errs []error
 	stays := false // the memory limit stays unchanged, and so does that of swap
 	for _, w := range p.planOf(shared, &from, to) {
@@ -60,12 +68,31 @@ func (t *Tree) LimitParent(l Limits) error {
 		if err == nil {
 			err = p.put(d, w.knob, w.Value, false)
 		}
+		if w.Controller == "cpuset" && errors.Is(err, unix.EBUSY) {
+			err = fmt.Errorf("%w: a cgroup below has other cpus: %w", ErrInUse, err)
+		}
 		if err != nil {
 			stays = stays || w.Controller == "memory"
 			errs = append(errs, fmt.Errorf("limit all jobs: %w", explain(err)))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// parentCPUs returns the cpus that all jobs together have, and those to give them: some of them, or
+// all that are available if there are none in some.
+func (t *Tree) parentCPUs(some kernfs.IDSet) (from, to kernfs.IDSet, err error) {
+	if t.with("cpuset") == nil {
+		return from, to, nil
+	}
+	if from, err = t.CPUs(); err != nil {
+		return from, to, err
+	}
+	all, err := t.CPUsAbove()
+	if to = all.Intersect(some); to.IsEmpty() {
+		to = all
+	}
+	return from, to, err
 }
 
 // giveBack makes the jobs give back page cache until they fit into a memory limit. If they cannot,
