@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -106,6 +109,52 @@ sys.stdin.read()
 	}
 	if sum > all {
 		t.Errorf("two jobs have %d tasks, want %d at most", sum, all)
+	}
+}
+
+// The node's cpus are kept from every job, also from one without cpus. A job that has begun keeps
+// its cpu, whatever a reload excludes.
+func TestJobsLeaveTheNodeItsCpus(t *testing.T) {
+	all := kernfs.IDSet{}
+	for cpu := range online(t) {
+		all = all.Union(kernfs.IDs(cpu))
+	}
+	if all.Len() < 2 {
+		kernfstest.Elsewhere(t, "cpus are %s", all)
+	}
+	const excluding = "[cpuset]\nuse_hyperthreads = true\nexclude_cpus = %q\n"
+	n := newNode(t, fmt.Sprintf(excluding, "0"))
+	n.serve()
+	job := func(id, ncpus string) (b *background, pid int) {
+		b = n.start("run", "--job", id, "--report=none", "-l", "select=1:ncpus="+ncpus, "--", "sh", "-c",
+			"echo $$; read x; exit 0")
+		fmt.Sscan(b.output(), &pid)
+		return b, pid
+	}
+	none, pid := job("1.none", "0")
+	left := all.Minus(kernfs.IDs(0))
+	must.Equal(t, "cpus of a job without cpus", left.String(), allowedCPUs(t, pid))
+	one, first := job("2.one", "1")
+	had := allowedCPUs(t, first)
+	if had == "0" || strings.ContainsAny(had, ",-") {
+		t.Errorf("a job with one cpu runs on %s", had)
+	}
+	r := n.hookhost("run", "-l", fmt.Sprint("select=1:ncpus=", all.Len()), "--", "true")
+	if r.status != 125 || !strings.Contains(r.stderr, fmt.Sprintf("exceeds ncpus available (%d)", left.Len())) {
+		t.Errorf("a job that asks for all cpus: status %d, stderr %q", r.status, r.stderr)
+	}
+
+	n.write("hookhost.toml", fmt.Sprintf("[cgroup]\nprefix = %q\n"+excluding, n.prefix, had))
+	must.NoError(t, syscall.Kill(n.owner(), syscall.SIGHUP))
+	must.Eventually(t, "the cpu of before is for jobs", func() bool { return allowedCPUs(t, pid) == all.String() })
+	must.Equal(t, "cpus of a job after a reload", had, allowedCPUs(t, first))
+	other, second := job("3.other", "1")
+	if got := allowedCPUs(t, second); got == had || strings.ContainsAny(got, ",-") {
+		t.Errorf("a job with one cpu runs on %s, beside one on %s", got, had)
+	}
+	for _, b := range []*background{none, one, other} {
+		must.NoError(t, b.stdin.Close())
+		must.NoError(t, b.wait())
 	}
 }
 

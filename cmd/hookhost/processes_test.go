@@ -60,15 +60,21 @@ func processesNamed(args ...string) []int {
 // allowed is on how many cpus a process may run.
 func allowed(t *testing.T, pid int) int {
 	t.Helper()
+	return len(listOf(allowedCPUs(t, pid)))
+}
+
+// allowedCPUs is on which cpus a process may run, as a list.
+func allowedCPUs(t *testing.T, pid int) string {
+	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	must.NoError(t, err)
 	for line := range strings.Lines(string(b)) {
 		if list, found := strings.CutPrefix(line, "Cpus_allowed_list:"); found {
-			return len(listOf(strings.TrimSpace(list)))
+			return strings.TrimSpace(list)
 		}
 	}
 	t.Fatalf("no cpus in %s", b)
-	return 0
+	return ""
 }
 
 // startAmong starts a command among mounts of its own, which change makes of this machine's.

@@ -10,11 +10,12 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// cpusetResource decides only the flags. The cpus are chosen with the devices: see decideCPUs.
+// cpusetResource decides only the flags. The cpus are chosen with the devices: see decideCPUs. The
+// cpus of all jobs together also contain those of jobs that began before they were excluded.
 var cpusetResource = resource{
 	offer: func(h *hook, there *host) error {
 		there.cpus = h.policy.Cpuset.Left(h.node().Online)
-		cpus, err := h.tree.CPUs()
+		cpus, err := h.tree.CPUsAbove()
 		if errors.Is(err, cgroup.ErrUnsupported) {
 			return nil // no cpusets here
 		}
@@ -28,6 +29,15 @@ var cpusetResource = resource{
 	decide: func(p *policy, got *assignment, _ host, _ []holding) error {
 		got.limits.MemHardwall, got.limits.SpreadPage = p.Cpuset.MemHardwall, p.Cpuset.MemorySpreadPage
 		return nil
+	},
+	parent: func(p *policy, l *cgroup.Limits, h host, jobs []holding) {
+		if !p.Cpuset.Enabled {
+			return
+		}
+		l.CPUs = h.cpus
+		for _, o := range jobs {
+			l.CPUs = l.CPUs.Union(o.limits.CPUs)
+		}
 	},
 }
 
@@ -43,6 +53,9 @@ func (p *policy) decideCPUs(
 	if p.Cpuset.Enabled && a.NCPUs == 0 && !p.Cpuset.AllowZeroCPUs {
 		return nil, hostapi.Errorf(hostapi.KindJob,
 			"cpuset enabled with mandatory ncpus >= 1, but job does not request ncpus on this host")
+	}
+	if p.Cpuset.Enabled && h.cpus.IsEmpty() { // its processes would run on all cpus
+		return nil, beyond("all cpus of this host are in exclude_cpus of [cpuset]")
 	}
 	if blocks != nil {
 		if p.Cpuset.Enabled {

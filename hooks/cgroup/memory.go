@@ -107,6 +107,9 @@ func (p *policy) decideMemory(got *assignment, h host, others []holding) error {
 		return nil
 	}
 	total := p.memTotal(h.node)
+	if total < leastMem {
+		return beyond("all memory of this host is reserved by reserve_percent and reserve_amount of [memory]")
+	}
 	free := total - sum(others, onlyMem)
 	if a.had.Mem != nil { // a job may keep what it has, even if another job was resumed meanwhile
 		free = max(free, *a.had.Mem)

@@ -10,7 +10,8 @@ import (
 
 // The limits of the parent of all jobs are what the node offers to jobs, as pbs_cgroups sets them
 // at exechost_startup (openpbs pbs_cgroups.PY, _exechost_startup_handler). So jobs that requested
-// no mem leave the node its reserve, however many there are.
+// no mem or no cpus leave the node its reserve, however many there are. pbs_cgroups does not set
+// the cpus, and its jobs with ncpus=0 run on all of them.
 //
 // Begin uses the same figures, and PBS gets them too. If jobs hold more than that, the limit is the
 // sum of their shares, because a job keeps its assignment. They do after a reload with a larger
@@ -56,6 +57,9 @@ func (h *hook) raiseParent(there host, jobs []holding) error {
 
 // within reports whether the limits l are no higher than others.
 func within(l, others cgroup.Limits) bool {
+	if !l.CPUs.Minus(others.CPUs).IsEmpty() {
+		return false
+	}
 	for _, n := range []struct{ is, most *int64 }{
 		{l.Mem, others.Mem}, {l.MemSwap, others.MemSwap}, {l.Pids, others.Pids},
 	} {

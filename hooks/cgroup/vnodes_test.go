@@ -157,7 +157,7 @@ func TestVnodesAreTaken(t *testing.T) {
 				}
 			}
 			if mem, err := pbs.ParseSize(vnodes[v].ResourcesAvailable["mem"]); err != nil || resources == 0 ||
-				0 < mem && int64(mem) < leastMem {
+				0 < mem && int64(mem) < leastMem || p.memTotal(h.node) < leastMem {
 				continue
 			}
 			a := askFrom(t, chunk+")")

@@ -22,7 +22,7 @@ func (h *hook) countBlocks(inv *inventory.Inventory) *int {
 	if inv == nil || len(inv.Devices) == 0 && (len(inv.Sources) == 0 || failed(inv)) {
 		return nil
 	}
-	cpus, err := h.tree.CPUs()
+	cpus, err := h.tree.CPUsAbove()
 	if err != nil { // no cpusets here
 		cpus = h.node.Online
 	}

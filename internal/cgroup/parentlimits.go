@@ -79,8 +79,8 @@ func (t *Tree) LimitParent(l Limits) error {
 	return errors.Join(errs...)
 }
 
-// parentCPUs returns the cpus that all jobs together have, and those to give them: some of them, or
-// all that are available if there are none in some.
+// parentCPUs returns the cpus that all jobs together have, and those to give them: some, as far as
+// the parent may have them. If there are none, it gets all that it may have.
 func (t *Tree) parentCPUs(some kernfs.IDSet) (from, to kernfs.IDSet, err error) {
 	if t.with("cpuset") == nil {
 		return from, to, nil

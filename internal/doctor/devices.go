@@ -90,7 +90,7 @@ func (k *kernel) examineBlocks(inv *inventory.Inventory) Finding {
 		return unknown("blocks")
 	}
 	cpus := node.Online
-	if allowed, err := k.tree.CPUs(); err == nil {
+	if allowed, err := k.tree.CPUsAbove(); err == nil {
 		cpus = cpus.Intersect(allowed)
 	}
 	return describeBlocks(k.cfg, node, cpus, inv)
