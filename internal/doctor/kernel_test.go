@@ -87,7 +87,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "v2", kernel: kernfstest.NewV2(), pass: all, want: []want{
 			{"cgroups", "ok", "v2; the first process in a while", "mount -o remount,favordynmods"},
 			{"memory controller", "ok", "mem is enforced", ""},
-			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7", ""},
+			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7; kept for the node: none", ""},
+			{"memory", "ok", "16777216kb (for jobs: 16441672kb, kept for the node: 335545kb), swap 0kb", ""},
 			{"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
 			{"cgroup.kill", "ok", "one step", ""},
 			{"freezer", "ok", "one step", ""},
@@ -261,6 +262,30 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "no time limits", kernel: kernfstest.NewV1(kernfstest.Without("cpuacct")),
 			edit: func(f *config.File) { f.Walltime.Enabled = false },
 			want: []want{{"walltime", "ok", "not enabled", ""}, {"cput", "", "", ""}}},
+		{name: "cores and memory kept for the node", pass: all,
+			kernel: kernfstest.NewV2(kernfstest.On(kernfstest.Machine{CPUs: 8, Threads: 2, NUMA: 2, Mem: 16 << 30,
+				Swap: 4 << 30})),
+			edit: func(f *config.File) {
+				f.Cpuset.ExcludeCPUs, f.Memory.ReservePercent, f.Memory.ReserveAmount = "0,4,4000", 0, 1<<30
+				f.Memsw.ReserveAmount = 1 << 30
+			},
+			want: []want{
+				{"cpus", "ok", "for jobs: 1-3,5-7; kept for the node: 0,4", ""},
+				{"memory", "ok", "16777216kb (for jobs: 15728640kb, kept for the node: 1048576kb), " +
+					"swap 4194304kb (for jobs: 3145728kb, kept for the node: 1048576kb)", ""}}},
+		{name: "a thread kept for the node", kernel: kernfstest.NewV2(), pass: all,
+			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0" },
+			want: []want{
+				{"cpus", "ok", "kept for the node: 0; other threads of these cores are for jobs: 4", "add 4"}}},
+		{name: "a NUMA node kept for the node", kernel: kernfstest.NewV2(), pass: all,
+			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0-1,4-5" },
+			want: []want{{"cpus", "degraded", "all cpus of NUMA node 0", "leave cpus of each NUMA node"}}},
+		{name: "cpus kept that the node does not have", kernel: kernfstest.NewV2(), pass: all,
+			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "64-65" },
+			want: []want{{"cpus", "degraded", "none of exclude_cpus (64-65)", "name cpus of this node"}}},
+		{name: "cpus kept without cpusets", kernel: kernfstest.NewV2(), pass: all,
+			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs, f.Cpuset.Enabled = "0,4", false },
+			want: []want{{"cpus", "degraded", "PBS is not told about 0,4, but jobs run there too", "[cpuset]"}}},
 		{name: "nothing left for jobs", kernel: kernfstest.NewV2(), pass: all,
 			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs, f.Memory.ReserveAmount = "0-7", 1<<40 },
 			want: []want{

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
-	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -124,25 +122,4 @@ func (k *kernel) examineHugePages() Finding {
 			"sysctl vm.nr_hugepages=N, or boot with hugepages=N")
 	}
 	return ok(what, "none are reserved")
-}
-
-// examineTopology reports the cpus and the memory available to jobs.
-func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
-	node, err := topology.Scan(roots)
-	if err != nil {
-		return []Finding{blocking("topology", err.Error(), "")}
-	}
-	left := cfg.Cpuset.Left(node.Online)
-	cpus := ok("cpus", fmt.Sprintf("%s (NUMA nodes: %d, threads of a core: %d); for jobs: %s",
-		node.Online, len(node.NUMA), node.Threads, left))
-	if left.IsEmpty() { // then PBS is told that there are none, with [cpuset] or without
-		cpus = blocking("cpus", fmt.Sprintf("%s, and all of them are in exclude_cpus", node.Online),
-			"leave cpus for jobs in exclude_cpus of [cpuset]")
-	}
-	memory := ok("memory", pbs.Size(node.MemTotal).KB()+", swap "+pbs.Size(node.SwapTotal).KB())
-	if cfg.Memory.Enabled && cfg.Memory.Left(node.MemTotal) == 0 {
-		memory = blocking("memory", memory.Found+", and all of it is reserved",
-			"lower reserve_percent or reserve_amount in [memory]")
-	}
-	return []Finding{cpus, memory}
 }

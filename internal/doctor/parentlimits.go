@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/topology"
 )
@@ -37,6 +38,17 @@ func (k *kernel) examineParent() Finding {
 	if k.cfg.Memory.Enabled && k.tree.Has("memory") {
 		add("mem", now.Mem, k.cfg.Memory.Left(node.MemTotal), size)
 	}
+	if k.cfg.Cpuset.Enabled && k.tree.Has("cpuset") {
+		left, is, err := k.parentCPUs(node)
+		switch {
+		case err != nil:
+			return degraded(what, err.Error(), "")
+		case made && !is.Minus(left).IsEmpty():
+			above = append(above, fmt.Sprintf("cpus %s are in force instead of %s", is, left))
+		default:
+			parts = append(parts, "cpus "+left.String())
+		}
+	}
 	if k.cfg.Pids.Enabled && k.tree.Has("pids") && node.Tasks > 0 {
 		tasks := k.cfg.Pids.Left(node.Tasks)
 		if most, err := k.tree.PidsAbove(); err == nil && most != nil && *most < tasks {
@@ -50,7 +62,17 @@ func (k *kernel) examineParent() Finding {
 		return degraded(what, strings.Join(above, "; ")+": jobs have more",
 			"it is lowered at an exechost_periodic, after they use less")
 	case len(parts) == 0:
-		return ok(what, "none: neither [memory] nor [pids] is enabled")
+		return ok(what, "none: neither [memory] nor [cpuset] nor [pids] is enabled")
 	}
 	return ok(what, strings.Join(parts, ", "))
+}
+
+// parentCPUs returns the cpus that the configuration leaves for jobs, and those in force.
+func (k *kernel) parentCPUs(node *topology.Node) (left, is kernfs.IDSet, err error) {
+	above, err := k.tree.CPUsAbove()
+	if err != nil {
+		return left, is, err
+	}
+	is, err = k.tree.CPUs()
+	return k.cfg.Cpuset.Left(node.Online.Intersect(above)), is, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -13,7 +14,8 @@ import (
 // The finding has the figures by which jobs are limited, and says where the kernel has others.
 func TestLimitsOfAllJobsAreFound(t *testing.T) {
 	n := func(n int64) *int64 { return &n }
-	const mem = 15 << 30
+	const mem, all = 15 << 30, "mem 15728640kb, cpus 0-7, tasks 117965"
+	excluding := func(f *config.File) { f.Cpuset.ExcludeCPUs = "0" }
 	for _, tt := range []struct {
 		name   string
 		edit   func(*config.File)
@@ -22,19 +24,25 @@ func TestLimitsOfAllJobsAreFound(t *testing.T) {
 		status Status
 		want   string
 	}{
-		{"before the first job", nil, nil, "", OK, "mem 15728640kb, tasks 117965"},
-		{"in force", nil, &cgroup.Limits{Mem: n(mem), Pids: n(117965)}, "", OK, "mem 15728640kb, tasks 117965"},
+		{"before the first job", nil, nil, "", OK, all},
+		{"in force", nil, &cgroup.Limits{Mem: n(mem), Pids: n(117965)}, "", OK, all},
 		{"more is in use", nil, &cgroup.Limits{Mem: n(16 << 30), Pids: n(117965)}, "", Degraded,
 			"mem 16777216kb is in force instead of 15728640kb: jobs have more"},
 		{"none in force", nil, &cgroup.Limits{Mem: n(mem)}, "", Degraded, "tasks 117965 is not in force"},
 		{"a TasksMax of the unit", nil, &cgroup.Limits{Mem: n(mem), Pids: n(5000)}, "5000", Degraded,
 			"pids.max 5000: jobs have that instead of 117965"},
-		{"nothing enabled", func(f *config.File) { f.Memory.Enabled, f.Pids.Enabled = false, false },
-			&cgroup.Limits{}, "", OK, "none"},
+		{"excluded cpus before the first job", excluding, nil, "", OK, "mem 15728640kb, cpus 1-7, tasks 117965"},
+		{"excluded cpus in force", excluding, &cgroup.Limits{Mem: n(mem), CPUs: kernfs.IDs(1, 2), Pids: n(117965)}, "",
+			OK, "cpus 1-7"},
+		{"an excluded cpu is in use", excluding, &cgroup.Limits{Mem: n(mem), Pids: n(117965)}, "", Degraded,
+			"cpus 0-7 are in force instead of 1-7: jobs have more"},
+		{"nothing enabled", func(f *config.File) {
+			f.Memory.Enabled, f.Cpuset.Enabled, f.Pids.Enabled = false, false, false
+		}, &cgroup.Limits{}, "", OK, "none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			k := kernfstest.NewV2()
-			passDown(t, k.Roots(), "memory", "pids")
+			passDown(t, k.Roots(), "memory", "cpuset", "pids")
 			if tt.force != nil {
 				tree, err := cgroup.Detect(k.Roots(), cgroup.Options{Signal: k.Signal})
 				must.NoError(t, err)
