@@ -45,7 +45,7 @@ func (k *kernel) examineParent() Finding {
 			return degraded(what, err.Error(), "")
 		case made && !is.Minus(left).IsEmpty():
 			above = append(above, fmt.Sprintf("cpus %s are in force instead of %s", is, left))
-		default:
+		case !left.IsEmpty(): // else no job begins, as the line for cpus says
 			parts = append(parts, "cpus "+left.String())
 		}
 	}
