@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/placement"
 )
@@ -62,7 +63,7 @@ func parseGPUs(text string) ([]placement.Want, error) {
 		}
 		fields = append(fields, "", "", "")[:4]
 		w := placement.Want{Resource: "ngpus", Vendor: strings.ToLower(fields[0]), Count: noCount}
-		if w.Vendor != "" && !slices.Contains(vendors, w.Vendor) {
+		if vendors := inventory.Vendors(); w.Vendor != "" && !slices.Contains(vendors, w.Vendor) {
 			return nil, fmt.Errorf("vendor %s is none of %s", pbs.Shown(fields[0]), strings.Join(vendors, ", "))
 		}
 		var err error
@@ -81,9 +82,6 @@ func parseGPUs(text string) ([]placement.Want, error) {
 	}
 	return wants, nil
 }
-
-// vendors are the ones that topology.Device knows.
-var vendors = []string{"nvidia", "amd", "intel", "habana"}
 
 // parseModels parses names joined by commas. Nil means any.
 func parseModels(text string) ([]string, error) {

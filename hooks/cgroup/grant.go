@@ -166,11 +166,8 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 	}
 	var failed []string
 	for _, s := range inv.Sources {
-		other := slices.Contains(gpuSources, s.Name)
-		if short.Resource == "ngpus" {
-			other = s.Name == configuredSource
-		}
-		if s.Error != "" && !other {
+		vendor, ofDevices := inventory.VendorOf(s.Name) // the others concern all devices, such as an outdated scan
+		if s.Error != "" && (!ofDevices || (vendor != "") == (short.Resource == "ngpus")) {
 			failed = append(failed, fmt.Sprintf("%s: %s", s.Name, s.Error))
 		}
 	}
@@ -180,13 +177,6 @@ func neverEnough(err error, inv *inventory.Inventory) error {
 	return hostapi.Errorf(hostapi.KindBusy, "%w; not all devices of this host are known: %s", err,
 		strings.Join(failed, "; "))
 }
-
-// configuredSource is the inventory's source of devices from the configuration.
-const configuredSource = "device"
-
-// gpuSources are the inventory's sources of GPUs. Some of them concern all devices, such as the one
-// that reports an outdated scan.
-var gpuSources = []string{"nvml", "nvidia", "amd", "intel", "habana"}
 
 // grant returns the grant to store on the cgroup of a job that gets these devices. It is nil if the
 // job requested none.

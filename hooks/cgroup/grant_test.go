@@ -177,7 +177,7 @@ func TestBeginDevicesRefused(t *testing.T) {
 	n.refuses(hostapi.EventBegin, "1.srv", hostapi.KindBusy,
 		"ngpus requested (1) exceeds ngpus available (0); not all devices of this host are known: "+
 			"nvml: no answer within 10s", one...)
-	broken.Sources[0].Name = configuredSource // this source does not find GPUs
+	broken.Sources[0].Name = "device" // this source does not find GPUs
 	n.store(broken)
 	n.refuses(hostapi.EventBegin, "1.srv", kindHeld, "ngpus requested (1)", one...)
 	n.store(gpus(2))

@@ -16,10 +16,30 @@ import (
 // others only those that they can open. So the same number can mean different GPUs to different
 // libraries. UUIDs are unambiguous, and are used if the vendor has them.
 
+// environments has the variables of each vendor but NVIDIA. They are set on nodes that have devices
+// of the vendor. held are the job's, and all is the number of the node's.
+var environments = map[string]func(held []topology.Device, all int) map[string]string{
+	"amd": func(held []topology.Device, _ int) map[string]string {
+		// The kernel hides a GPU from processes that may not open its render node
+		// (kfd_devcgroup_check_permission). So ROCr's indices count only the job's GPUs. An empty
+		// list means no GPU.
+		return map[string]string{"ROCR_VISIBLE_DEVICES": strings.Join(names(held), ",")}
+	},
+	"intel": func(held []topology.Device, _ int) map[string]string {
+		return map[string]string{"ZE_AFFINITY_MASK": affinityMask(len(held))}
+	},
+	"habana": func(held []topology.Device, _ int) map[string]string {
+		// The first is for the container runtime, the second for programs that use only some of a
+		// host's processors.
+		return map[string]string{"HABANA_VISIBLE_DEVICES": strings.Join(accelNumbers(held), ","),
+			"HABANA_VISIBLE_MODULES": strings.Join(indices(held), ",")}
+	},
+}
+
 // variables returns the environment for the programs of a job with that grant (nil: none). there
-// says which vendors have devices on the node. CUDA's variables are always set: a job without a GPU
-// must see an empty list, even if the node's inventory is not known.
-func variables(g *inventory.Grant, there map[string]bool) map[string]string {
+// says how many devices of each vendor are on the node. CUDA's variables are always set: a job
+// without a GPU must see an empty list, even if the node's inventory is not known.
+func variables(g *inventory.Grant, there map[string]int) map[string]string {
 	if g == nil {
 		g = &inventory.Grant{}
 	}
@@ -37,22 +57,10 @@ func variables(g *inventory.Grant, there map[string]bool) map[string]string {
 	if len(nvidia) > 0 {
 		env["NVIDIA_VISIBLE_DEVICES"] = strings.Join(toRuntime(nvidia), ",")
 	}
-	if there["amd"] || len(amd) > 0 {
-		// The kernel hides a GPU from processes that may not open its render node
-		// (kfd_devcgroup_check_permission). So ROCr's indices count only the job's GPUs. An empty
-		// list means no GPU.
-		env["ROCR_VISIBLE_DEVICES"] = strings.Join(names(amd), ",")
-	}
-	if intel := byVendor(g, "intel"); len(intel) > 0 {
-		env["ZE_AFFINITY_MASK"] = affinityMask(len(intel))
-	} else if there["intel"] {
-		env["ZE_AFFINITY_MASK"] = "" // without a mask, because the job cannot open any
-	}
-	if habana := byVendor(g, "habana"); there["habana"] || len(habana) > 0 {
-		// The first is for the container runtime, the second for programs that use only some of a
-		// host's processors.
-		env["HABANA_VISIBLE_DEVICES"] = strings.Join(accelNumbers(habana), ",")
-		env["HABANA_VISIBLE_MODULES"] = strings.Join(indices(habana), ",")
+	for vendor, of := range environments {
+		if held := byVendor(g, vendor); there[vendor] > 0 || len(held) > 0 {
+			maps.Copy(env, of(held, there[vendor]))
+		}
 	}
 	env["PBS_JOB_GPUS"] = strings.Join(gpus(g), ",")
 	maps.Copy(env, configured(g.Devices))
@@ -125,9 +133,10 @@ func counted(n int) []string {
 // mostTiles is the largest number of tiles on an Intel GPU (the Data Center GPU Max 1550).
 const mostTiles = 2
 
-// affinityMask names everything that Level Zero can open, which is the job's devices. By default
-// the numbers refer to tiles (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So one number per GPU would hide half
-// of a GPU with two tiles. Numbers that are too large are ignored (intel/compute-runtime,
+// affinityMask names everything that Level Zero can open, which is the job's devices. For a job
+// without any it is empty, which masks nothing. By default the numbers refer to tiles
+// (ZE_FLAT_DEVICE_HIERARCHY=FLAT). So one number per GPU would hide half of a GPU with two tiles.
+// Numbers that are too large are ignored (intel/compute-runtime,
 // ExecutionEnvironment::parseAffinityMask). The mask has to be set, because the job's environment
 // may have one from another host that is wrong here.
 func affinityMask(gpus int) string { return strings.Join(counted(mostTiles*gpus), ",") }

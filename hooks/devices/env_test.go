@@ -104,9 +104,9 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			there := map[string]bool{}
+			there := map[string]int{}
 			for _, v := range tt.there {
-				there[v] = true
+				there[v]++
 			}
 			var g *inventory.Grant
 			if tt.held != nil {

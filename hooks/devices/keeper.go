@@ -253,10 +253,6 @@ func failed(inv *inventory.Inventory) bool {
 	return slices.ContainsFunc(inv.Sources, func(s inventory.Source) bool { return s.Error != "" })
 }
 
-// vendorOf is the vendor whose devices a source finds.
-var vendorOf = map[string]string{"nvml": "nvidia", "nvidia": "nvidia", "amd": "amd", "intel": "intel",
-	"habana": "habana", "device": ""}
-
 // succeed returns inv with the devices that old has from sources that failed this time. They are
 // most likely still there, and jobs may hold them.
 func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
@@ -282,7 +278,7 @@ func succeed(old, inv *inventory.Inventory) *inventory.Inventory {
 		}
 	}
 	for _, s := range inv.Sources {
-		vendor, known := vendorOf[s.Name]
+		vendor, known := inventory.VendorOf(s.Name)
 		of := func(d topology.Device) bool { return d.Vendor == vendor }
 		if s.Error == "" || !known || listed && vendor == "nvidia" || slices.ContainsFunc(merged.Devices, of) {
 			continue
@@ -333,12 +329,12 @@ func described(old []topology.Device, inv *inventory.Inventory) []topology.Devic
 	return list
 }
 
-// vendors returns the vendors that have devices on the node.
-func vendors(inv *inventory.Inventory) map[string]bool {
-	there := map[string]bool{}
+// vendors returns how many devices of each vendor the node has.
+func vendors(inv *inventory.Inventory) map[string]int {
+	there := map[string]int{}
 	if inv != nil {
 		for _, d := range inv.Devices {
-			there[d.Vendor] = true
+			there[d.Vendor]++
 		}
 	}
 	return there

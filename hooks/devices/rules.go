@@ -142,7 +142,7 @@ func (p *policy) unseenBy(inv *inventory.Inventory, look devrule.Lookup, majors 
 		inv = &inventory.Inventory{}
 	}
 	if p.Devices.DiscoverGPUs {
-		if u.why = unknown(inv, "nvml", "nvidia", "amd", "intel", "habana"); u.why != "" {
+		if u.why = unknown(inv, inventory.GPUSources()...); u.why != "" {
 			u.majors, _ = majors() // without an answer, any major number is possible
 		}
 	}
@@ -171,7 +171,8 @@ func unknown(inv *inventory.Inventory, names ...string) string {
 		if s.Error == "" || name == "nvml" && sourceOf(inv, "nvidia").Name != "" { // nvidia replaces nvml
 			continue
 		}
-		if !slices.ContainsFunc(inv.Devices, func(d topology.Device) bool { return d.Vendor == vendorOf[name] }) {
+		vendor, _ := inventory.VendorOf(name)
+		if !slices.ContainsFunc(inv.Devices, func(d topology.Device) bool { return d.Vendor == vendor }) {
 			return name + ": " + s.Error
 		}
 	}

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ type kfdGPU struct {
 }
 
 // amd finds AMD's GPUs, in the order of amdkfd's nodes, which is also that of ROCR_VISIBLE_DEVICES.
-func (s *scan) amd() found {
+func (s *scan) amd(context.Context) found {
 	nodes, err := numbered(s.roots.Sys, kfdNodes, "")
 	if err != nil {
 		return found{sources: []Source{{Name: "amd", Error: err.Error()}}}

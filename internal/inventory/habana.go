@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ const habanaVendor = 0x1da3
 //
 // Index is the module_id if the driver shows it, which is the number for HABANA_VISIBLE_MODULES.
 // The number for HABANA_VISIBLE_DEVICES is N, at the end of the first node's path.
-func (s *scan) habana() found {
+func (s *scan) habana(context.Context) found {
 	var f found
 	var failed problems
 	for _, c := range []struct{ dir, node, control, dev string }{

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ var intelModels = map[uint16]string{
 // intel finds Intel's discrete GPUs: the DRM devices of i915 and xe. It leaves out the GPU in the
 // processor, which is on the root bus (0000:00:02.0) and is not used for computing. It also leaves
 // out virtual functions.
-func (s *scan) intel() found {
+func (s *scan) intel(context.Context) found {
 	sys := s.roots.Sys
 	renders, err := numbered(sys, "class/drm", "renderD")
 	if err != nil {

@@ -13,9 +13,9 @@ type Inventory struct {
 	// Shared are further nodes that every holder of a vendor's device needs (nvidiactl, nvidia-uvm,
 	// kfd), by vendor.
 	Shared map[string][]topology.DeviceNode `json:"shared,omitempty"`
-	// Sources are the results of the sources that were asked: "nvml", "nvidia", "amd", "intel",
-	// "habana" and "device". NVIDIA's GPUs are in "nvml" or "nvidia" (the driver's files). Both are
-	// present if NVML failed and was replaced by the other.
+	// Sources are the results of the sources that were asked: GPUSources and "device". NVIDIA's
+	// GPUs are in "nvml" or "nvidia" (the driver's files). Both are present if NVML failed and was
+	// replaced by the other.
 	Sources []Source `json:"sources"`
 	// Numbering has those lines of Numbering (the function) that the nodes' numbers depend on. The
 	// numbers belong to the same devices as long as all of them are still true.

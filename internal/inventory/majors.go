@@ -18,9 +18,11 @@ func GPUMajors(proc *kernfs.FS) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"nvidia", "nvidia-frontend", "nvidia-caps", "habanalabs"} {
-		if m, ok := there[name]; ok {
-			majors = append(majors, m)
+	for _, v := range vendors {
+		for _, name := range v.majors {
+			if m, ok := there[name]; ok {
+				majors = append(majors, m)
+			}
 		}
 	}
 	return majors, nil

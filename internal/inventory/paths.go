@@ -62,7 +62,7 @@ func configured(sys *kernfs.FS, o Options, taken map[string]string) found {
 			f.devices = append(f.devices, d)
 		}
 	}
-	f.sources = []Source{{Name: "device", Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
+	f.sources = []Source{{Name: configuredSource, Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
 	return f
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Options say what to look for, and how.
 type Options struct {
-	GPUs  bool          // look for GPUs and accelerators of NVIDIA, AMD, Intel and Habana
+	GPUs  bool          // look for the GPUs and accelerators of all vendors
 	NVML  string        // path of the program that asks NVML; "" asks only the kernel
 	Limit time.Duration // for each source; 0 means 10 s
 	// Devices are those that the administrator has described.
@@ -39,6 +39,9 @@ type Configured struct {
 	Model    string            `json:"model,omitempty"`
 	Env      map[string]string `json:"env,omitempty"` // {path} and {index} in a value are replaced
 }
+
+// configuredSource is the source of devices from the configuration.
+const configuredSource = "device"
 
 // ngpus is the resource of all devices that are found without configuration.
 const ngpus = "ngpus"
@@ -77,12 +80,11 @@ func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 		}
 	}
 	if o.GPUs {
-		s := scan{roots: roots, o: o}
-		// NVML has its own limit, and the kernel is asked after it.
-		add("nvidia", within(ctx, "nvidia", 2*o.Limit, func(ctx context.Context) found { return s.nvidia(ctx) }))
-		add("amd", within(ctx, "amd", o.Limit, func(context.Context) found { return s.amd() }))
-		add("intel", within(ctx, "intel", o.Limit, func(context.Context) found { return s.intel() }))
-		add("habana", within(ctx, "habana", o.Limit, func(context.Context) found { return s.habana() }))
+		s := &scan{roots: roots, o: o}
+		for _, v := range vendors {
+			limit := time.Duration(len(v.sources)) * o.Limit
+			add(v.name, within(ctx, v.name, limit, func(ctx context.Context) found { return v.find(s, ctx) }))
+		}
 	}
 	if len(o.Devices) > 0 {
 		taken := map[string]string{}
@@ -91,7 +93,8 @@ func Scan(ctx context.Context, roots kernfs.Roots, o Options) *Inventory {
 				taken[n.String()] = d.Resource
 			}
 		}
-		add("", within(ctx, "device", o.Limit, func(context.Context) found { return configured(roots.Sys, o, taken) }))
+		add("", within(ctx, configuredSource, o.Limit,
+			func(context.Context) found { return configured(roots.Sys, o, taken) }))
 	}
 	identify(inv.Devices)
 	inv.number(roots) // last, because asking NVML may load modules
