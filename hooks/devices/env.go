@@ -34,6 +34,12 @@ var environments = map[string]func(held []topology.Device, all int) map[string]s
 		return map[string]string{"HABANA_VISIBLE_DEVICES": strings.Join(accelNumbers(held), ","),
 			"HABANA_VISIBLE_MODULES": strings.Join(indices(held), ",")}
 	},
+	"tenstorrent": func(held []topology.Device, _ int) map[string]string {
+		// Depending on the version of tt-umd, numbers count the devices that can be opened, or are
+		// those of the nodes. PCI addresses, which it understands since 0.9.2, are unambiguous. An
+		// empty list means no device.
+		return map[string]string{"TT_VISIBLE_DEVICES": strings.Join(addresses(held), ",")}
+	},
 }
 
 // variables returns the environment for the programs of a job with that grant (nil: none). there
@@ -118,6 +124,14 @@ func indices(list []topology.Device) []string {
 	all := make([]string, len(list))
 	for i, d := range list {
 		all[i] = strconv.Itoa(d.Index)
+	}
+	return all
+}
+
+func addresses(list []topology.Device) []string {
+	all := make([]string, len(list))
+	for i, d := range list {
+		all[i] = d.PCI
 	}
 	return all
 }

@@ -44,6 +44,9 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 		return topology.Device{ID: path, Resource: "ngpus", Vendor: "habana", Index: 7,
 			Nodes: []topology.DeviceNode{{Path: path}}}
 	}
+	tenstorrent := func(index int, pci string) topology.Device {
+		return topology.Device{ID: pci, Resource: "ngpus", Vendor: "tenstorrent", PCI: pci, Index: index}
+	}
 	fpga := func(env ...string) topology.Device {
 		d := topology.Device{Resource: "fpga", Env: map[string]string{}}
 		for i := 0; i < len(env); i += 2 {
@@ -61,10 +64,11 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 		{"no GPU, on a node without any", nil, nil, map[string]string{
 			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
 			"PBS_JOB_GPUS": ""}},
-		{"no GPU, on a node with all kinds", nil, []string{"nvidia", "amd", "intel", "habana"},
+		{"no GPU, on a node with all kinds", nil, inventory.Vendors(),
 			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
 				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "", "ZE_AFFINITY_MASK": "",
-				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": "", "PBS_JOB_GPUS": ""}},
+				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": "", "TT_VISIBLE_DEVICES": "",
+				"PBS_JOB_GPUS": ""}},
 		{"two of NVIDIA", []topology.Device{a100(3), a100(5)}, []string{"nvidia"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
 				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
@@ -97,6 +101,10 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 				"HABANA_VISIBLE_DEVICES": "2,5,7",
 				"HABANA_VISIBLE_MODULES": "7,7,7",
 				"PBS_JOB_GPUS":           "/dev/accel/accel2,/dev/hl5,/dev/other"}},
+		{"Tenstorrent, by address", []topology.Device{tenstorrent(5, "0000:43:00.0"),
+			tenstorrent(4, "0000:44:00.0")}, []string{"tenstorrent"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+				"TT_VISIBLE_DEVICES": "0000:43:00.0,0000:44:00.0", "PBS_JOB_GPUS": "0000:43:00.0,0000:44:00.0"}},
 		{"configured ones", []topology.Device{fpga("FPGA", "/dev/fpga0", "MODE", "on"),
 			fpga("FPGA", "/dev/fpga1", "MODE", "on")}, nil, map[string]string{
 			"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",

@@ -146,6 +146,24 @@ func checkInventory(t *testing.T, inv *Inventory) {
 	}
 }
 
+// A rule that is checked while devices are unknown covers every node of a GPU.
+func TestGPUMajorsHaveAllNodes(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	must.NoError(t, err)
+	for _, archive := range archives {
+		roots, o := fixture(t, strings.TrimSuffix(filepath.Base(archive), ".txtar"))
+		majors, err := GPUMajors(roots.Proc)
+		must.NoError(t, err)
+		for _, d := range Scan(t.Context(), roots, o).Devices {
+			for _, n := range d.Nodes {
+				if d.Resource == ngpus && (!slices.Contains(majors, n.Major) || IsNoGPU(n.Major, n.Minor)) {
+					t.Errorf("%s: %s (%s) is not in %v", archive, n.Path, n, majors)
+				}
+			}
+		}
+	}
+}
+
 // TestNoneAndFailureDiffer: a failed source is never taken for a machine without GPUs.
 func TestNoneAndFailureDiffer(t *testing.T) {
 	for name, failed := range map[string][]string{"none": nil, "nvidia-no-driver": nil,

@@ -20,6 +20,7 @@ var vendors = []vendor{
 	{"amd", []string{"amd"}, nil, (*scan).amd},
 	{"intel", []string{"intel"}, nil, (*scan).intel},
 	{"habana", []string{"habana"}, []string{"habanalabs"}, (*scan).habana},
+	{"tenstorrent", []string{"tenstorrent"}, []string{"tenstorrent"}, (*scan).tenstorrent},
 }
 
 // Vendors returns the vendors whose devices are found without configuration, as jobs name them.

@@ -22,6 +22,7 @@ func TestOddMachines(t *testing.T) {
 		render  = "-- sys/class/drm/renderD128/dev --\n226:128\n"
 		intelVF = "-- sys/class/drm/renderD128/device/uevent " +
 			"--\nDRIVER=xe\nPCI_CLASS=38000\nPCI_ID=8086:0BD5\nPCI_SLOT_NAME=0000:3a:00.1\n"
+		blackhole = "-- sys/bus/pci/devices/0000:01:00.0/uevent --\nPCI_ID=1E52:B140\nPCI_SLOT_NAME=0000:01:00.0\n"
 	)
 	for _, tt := range []struct {
 		name, tree string
@@ -59,6 +60,17 @@ func TestOddMachines(t *testing.T) {
 		{"an accelerator of another vendor", head + "-- sys/class/accel/accel0/dev --\n261:0\n-- " +
 			"sys/class/accel/accel0/device/uevent --\nDRIVER=intel_vpu\nPCI_ID=8086:7D1D\nPCI_SLOT_NAME=0000:00:0b.0\n",
 			"", "", ""},
+		{"a Tenstorrent whose firmware does not answer", head + blackhole + "-- sys/bus/pci/devices/0000:01:00.0/" +
+			"tenstorrent/tenstorrent!7/dev --\n238:7\n", "0000:01:00.0 Tenstorrent Blackhole 1e52:b140 7 c 238:7",
+			"", ""},
+		{"a Tenstorrent card of a later driver", head + blackhole + "-- sys/bus/pci/devices/0000:01:00.0/tenstorrent/" +
+			"tenstorrent!0/dev --\n238:0\n-- sys/bus/pci/devices/0000:01:00.0/tenstorrent/tenstorrent!0/tt_card_type " +
+			"--\nunknown\n", "0000:01:00.0 Tenstorrent Blackhole 1e52:b140 0 c 238:0", "", ""},
+		{"a Tenstorrent without a driver", head + blackhole, "", "tenstorrent",
+			"note 0000:01:00.0 (1e52:b140) has no device node, which needs the driver tenstorrent"},
+		{"a Tenstorrent with a damaged node", head + blackhole + "-- sys/bus/pci/devices/0000:01:00.0/tenstorrent/" +
+			"tenstorrent!0/dev --\n238\n", "", "tenstorrent",
+			`error 0000:01:00.0: parse /sys/bus/pci/devices/0000:01:00.0/tenstorrent/tenstorrent!0/dev: "238"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tree.txtar")

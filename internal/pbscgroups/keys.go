@@ -77,7 +77,7 @@ var keys = slices.Concat(switchKeys("", "true", "host.enabled is true where this
 	{name: "placement_type", stock: `"load_balanced"`, ours: []string{"cpuset.placement"}, read: placement,
 		note: "load_balanced is spread, load_packed is pack; hookhost also prefers the smallest part of the " +
 			"machine that fits: docs/placement.md"},
-	as("discover_gpus", "true", "devices.discover_gpus", boolean, "GPUs of AMD and Intel are found too"),
+	as("discover_gpus", "true", "devices.discover_gpus", boolean, "accelerators of other vendors are found too"),
 	{name: "nvidia-smi", stock: `"/usr/bin/nvidia-smi"`, ours: []string{"devices.discover_gpus"}, read: nvidiaSMI,
 		note: "hookhost queries NVIDIA's library instead of this program; " +
 			"if empty, discover_gpus = false, as in the stock hook"},

@@ -12,7 +12,7 @@ type Device struct {
 	ID string `json:"id"`
 	// the resource in requests: "ngpus", or the name of a configured one, such as "fpga"
 	Resource string `json:"resource"`
-	Vendor   string `json:"vendor,omitempty"` // nvidia, amd, intel or habana; "" for a configured one
+	Vendor   string `json:"vendor,omitempty"` // a row of inventory's vendors; "" for a configured one
 	Model    string `json:"model,omitempty"`  // as the driver names it: "NVIDIA A100-SXM4-40GB"
 	Memory   int64  `json:"memory,omitempty"` // bytes; 0 if unknown
 	UUID     string `json:"uuid,omitempty"`   // as the vendor writes it: "GPU-...", "MIG-..."
@@ -24,14 +24,15 @@ type Device struct {
 	// Index is the number of the device in the vendor's programs when these see all of the vendor's
 	// devices. nvidia and intel count GPUs from 0 in the order of their PCI addresses, and a MIG
 	// instance has its GPU's number. amd counts from 0 in the order of amdkfd's nodes. habana uses
-	// the module id. Configured devices are numbered from 0 for each resource.
+	// the module id, and tenstorrent the number of the node. Configured devices are numbered from 0
+	// for each resource.
 	Index int `json:"index"`
 	NUMA  int `json:"numa"` // the nearest NUMA node; -1 if the kernel does not know it
 	// Nodes are the device nodes that its holder may open. No one else may, except holders of a
 	// sibling (instances of one GPU share that GPU's node).
 	Nodes []DeviceNode `json:"nodes"`
 	// Links counts, by ID, the links to another device of the vendor that bypass the PCI bus:
-	// NVLink or xGMI.
+	// NVLink, xGMI, or Ethernet on a board.
 	Links map[string]int `json:"links,omitempty"`
 	// Env is set in the programs of a job that holds the device. If a job has several devices of a
 	// resource, their values are joined by commas.
