@@ -34,6 +34,7 @@ var environments = map[string]func(held []topology.Device, all int) map[string]s
 		return map[string]string{"HABANA_VISIBLE_DEVICES": strings.Join(accelNumbers(held), ","),
 			"HABANA_VISIBLE_MODULES": strings.Join(indices(held), ",")}
 	},
+	"tpu": libtpu,
 	"tenstorrent": func(held []topology.Device, _ int) map[string]string {
 		// Depending on the version of tt-umd, numbers count the devices that can be opened, or are
 		// those of the nodes. PCI addresses, which it understands since 0.9.2, are unambiguous. An
@@ -154,6 +155,28 @@ const mostTiles = 2
 // ExecutionEnvironment::parseAffinityMask). The mask has to be set, because the job's environment
 // may have one from another host that is wrong here.
 func affinityMask(gpus int) string { return strings.Join(counted(mostTiles*gpus), ",") }
+
+// tpuBounds has the shapes of the parts of a host that libtpu can use, by their number of chips.
+var tpuBounds = map[int]string{1: "1,1,1", 2: "1,2,1", 4: "2,2,1"}
+
+// libtpu returns nothing for a job with all chips of the host: then libtpu itself finds them, and
+// the other hosts of their slice. (ray-project/ray, _private/accelerators/tpu.py)
+//
+// libtpu has a lock in /tmp against a second process on the host, unless it uses less than four
+// chips (openxla/xla, tpu_initializer_framework_helper.cc). Two jobs can have four of eight chips.
+func libtpu(held []topology.Device, all int) map[string]string {
+	if len(held) > 0 && len(held) == all {
+		return nil
+	}
+	env := map[string]string{"TPU_VISIBLE_CHIPS": strings.Join(indices(held), ",")}
+	if len(held) > 0 {
+		env["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
+	}
+	if bounds := tpuBounds[len(held)]; bounds != "" {
+		env["TPU_CHIPS_PER_PROCESS_BOUNDS"], env["TPU_PROCESS_BOUNDS"] = bounds, "1,1,1"
+	}
+	return env
+}
 
 // accelNumbers returns the N of /dev/accel/accelN or /dev/hlN, by which habana-container-runtime
 // finds its devices.

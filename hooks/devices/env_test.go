@@ -47,6 +47,13 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 	tenstorrent := func(index int, pci string) topology.Device {
 		return topology.Device{ID: pci, Resource: "ngpus", Vendor: "tenstorrent", PCI: pci, Index: index}
 	}
+	tpus := func(indices ...int) (list []topology.Device) {
+		for _, i := range indices {
+			list = append(list, topology.Device{ID: fmt.Sprintf("0000:0%d:00.0", i), Resource: "ngpus", Vendor: "tpu",
+				Index: i})
+		}
+		return list
+	}
 	fpga := func(env ...string) topology.Device {
 		d := topology.Device{Resource: "fpga", Env: map[string]string{}}
 		for i := 0; i < len(env); i += 2 {
@@ -67,8 +74,8 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 		{"no GPU, on a node with all kinds", nil, inventory.Vendors(),
 			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1],
 				"NVIDIA_VISIBLE_DEVICES": "void", "ROCR_VISIBLE_DEVICES": "", "ZE_AFFINITY_MASK": "",
-				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": "", "TT_VISIBLE_DEVICES": "",
-				"PBS_JOB_GPUS": ""}},
+				"HABANA_VISIBLE_DEVICES": "", "HABANA_VISIBLE_MODULES": "", "TPU_VISIBLE_CHIPS": "",
+				"TT_VISIBLE_DEVICES": "", "PBS_JOB_GPUS": ""}},
 		{"two of NVIDIA", []topology.Device{a100(3), a100(5)}, []string{"nvidia"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
 				order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": uuid(3) + "," + uuid(5),
@@ -101,6 +108,19 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 				"HABANA_VISIBLE_DEVICES": "2,5,7",
 				"HABANA_VISIBLE_MODULES": "7,7,7",
 				"PBS_JOB_GPUS":           "/dev/accel/accel2,/dev/hl5,/dev/other"}},
+		{"TPUs, a part of the host", tpus(2, 3, 6, 7), []string{"tpu"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+				"TPU_VISIBLE_CHIPS": "2,3,6,7", "TPU_CHIPS_PER_PROCESS_BOUNDS": "2,2,1", "TPU_PROCESS_BOUNDS": "1,1,1",
+				"ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+				"PBS_JOB_GPUS":               "0000:02:00.0,0000:03:00.0,0000:06:00.0,0000:07:00.0"}},
+		{"TPUs in a number without a shape", tpus(0, 1, 2), []string{"tpu"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+				"TPU_VISIBLE_CHIPS": "0,1,2", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+				"PBS_JOB_GPUS": "0000:00:00.0,0000:01:00.0,0000:02:00.0"}},
+		{"all TPUs of the host", tpus(0, 1, 2, 3, 4, 5, 6, 7), []string{"tpu"},
+			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
+				"PBS_JOB_GPUS": "0000:00:00.0,0000:01:00.0,0000:02:00.0,0000:03:00.0," +
+					"0000:04:00.0,0000:05:00.0,0000:06:00.0,0000:07:00.0"}},
 		{"Tenstorrent, by address", []topology.Device{tenstorrent(5, "0000:43:00.0"),
 			tenstorrent(4, "0000:44:00.0")}, []string{"tenstorrent"},
 			map[string]string{"CUDA_VISIBLE_DEVICES": "", order[0]: order[1], "NVIDIA_VISIBLE_DEVICES": "void",
@@ -114,7 +134,7 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			there := map[string]int{}
 			for _, v := range tt.there {
-				there[v]++
+				there[v] = 8
 			}
 			var g *inventory.Grant
 			if tt.held != nil {

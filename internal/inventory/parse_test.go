@@ -60,7 +60,7 @@ func TestParsePCI(t *testing.T) {
 	got, ok := parsePCI([]byte("DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:20B0\nPCI_SUBSYS_ID=10DE:134F\n" +
 		"PCI_SLOT_NAME=0000:07:00.0\nMODALIAS=pci:x\n"))
 	if want := (pciDevice{address: "0000:07:00.0", class: 0x30200, vendor: 0x10de, device: 0x20b0,
-		driver: "nvidia"}); !ok || got != want {
+		subsystem: 0x134f, driver: "nvidia"}); !ok || got != want {
 		t.Errorf("got %+v, %t, want %+v", got, ok, want)
 	}
 	if got.id() != "10de:20b0" || !got.isDisplay() {

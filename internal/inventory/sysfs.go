@@ -18,7 +18,9 @@ type pciDevice struct {
 	class   uint32 // 0x030200
 	vendor  uint16
 	device  uint16
-	driver  string // "" if none is bound
+	// the device of the board that the function is on
+	subsystem uint16
+	driver    string // "" if none is bound
 }
 
 // id returns the vendor and device in the format of lspci -n.
@@ -71,6 +73,10 @@ func parsePCI(b []byte) (pciDevice, bool) {
 			v, _ := strconv.ParseUint(vendor, 16, 16)
 			n, _ := strconv.ParseUint(device, 16, 16)
 			d.vendor, d.device = uint16(v), uint16(n)
+		case "PCI_SUBSYS_ID":
+			_, device, _ := strings.Cut(value, ":")
+			n, _ := strconv.ParseUint(device, 16, 16)
+			d.subsystem = uint16(n)
 		}
 	}
 	return d, d.address != ""

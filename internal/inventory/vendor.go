@@ -20,6 +20,7 @@ var vendors = []vendor{
 	{"amd", []string{"amd"}, nil, (*scan).amd},
 	{"intel", []string{"intel"}, nil, (*scan).intel},
 	{"habana", []string{"habana"}, []string{"habanalabs"}, (*scan).habana},
+	{"tpu", []string{"tpu"}, []string{"accel", "vfio", "vfio-dev"}, (*scan).tpu},
 	{"tenstorrent", []string{"tenstorrent"}, []string{"tenstorrent"}, (*scan).tenstorrent},
 }
 

@@ -24,8 +24,8 @@ type Device struct {
 	// Index is the number of the device in the vendor's programs when these see all of the vendor's
 	// devices. nvidia and intel count GPUs from 0 in the order of their PCI addresses, and a MIG
 	// instance has its GPU's number. amd counts from 0 in the order of amdkfd's nodes. habana uses
-	// the module id, and tenstorrent the number of the node. Configured devices are numbered from 0
-	// for each resource.
+	// the module id. tpu and tenstorrent use the number of the node, or for a tpu in /dev/vfio the
+	// order of the PCI addresses. Configured devices are numbered from 0 for each resource.
 	Index int `json:"index"`
 	NUMA  int `json:"numa"` // the nearest NUMA node; -1 if the kernel does not know it
 	// Nodes are the device nodes that its holder may open. No one else may, except holders of a
