@@ -12,6 +12,10 @@ import (
 
 const habanaVendor = 0x1da3
 
+// habanaMemory has the memory in GiB by the model that the driver names, because it does not show
+// the memory (dstackai/gpuhunt, constraints.py).
+var habanaMemory = map[string]int64{"GAUDI": 32, "GAUDI SEC": 32, "GAUDI2": 96, "GAUDI3": 128}
+
 // habana finds Gaudi accelerators in /sys/class/accel/accelN (Linux 6.4, and Habana's driver since
 // 1.13). With older drivers they are in /sys/class/habanalabs/hlN. Each has a control node, which
 // tools open without occupying the device.
@@ -66,7 +70,7 @@ func readHabana(sys *kernfs.FS, class, name, control, dev string) (*topology.Dev
 	}
 	// Documentation/ABI/testing/sysfs-driver-habanalabs: "GAUDI2" and similar.
 	if t := text(sys, dir+"/device_type"); t != "" {
-		d.Model = t
+		d.Model, d.Memory = t, habanaMemory[t]<<30
 	}
 	d.Index, _ = strconv.Atoi(strings.TrimLeft(name, "acelh"))
 	if id, err := strconv.Atoi(text(sys, dir+"/module_id")); err == nil && id >= 0 {
