@@ -90,6 +90,8 @@ var edges = map[string][]string{
 		"internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
+	"hooks/private": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
+		"internal/pbs"},
 	"lab/gotest":                 {},
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {"hostapi", "internal/disk"},

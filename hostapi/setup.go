@@ -16,8 +16,9 @@ type Setup struct {
 	Name   string // the hook's name on this node
 	Node   string // this host as exec_vnode names it; "" under --describe
 	Config []byte // the configuration file as it was imported; empty when there is none
-	// settings of the node that all hooks share, by name: state_dir, the state directory; aux_dir,
-	// for files that jobs read; remsh, the path of hookhost-remsh
+	// Host holds settings of the node that all hooks share, by name. state_dir is the state
+	// directory, and run_dir the one for what does not outlive the boot. aux_dir is for files that
+	// jobs read. remsh is the path of hookhost-remsh.
 	Host map[string]string
 	Log  *logrus.Entry // writes to the host's log, which adds the hook's name
 }

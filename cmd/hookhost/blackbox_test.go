@@ -62,8 +62,8 @@ func build(ctx context.Context, dir string) error {
 	for out, pkg := range map[string]string{
 		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup",
 		"hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
-		"hooks/mpi": "../../hooks/mpi", "samples/deny": "../../testdata/hooks/deny",
-		"openpbs/pbs_python": "../../cmd/pbs-python",
+		"hooks/mpi": "../../hooks/mpi", "hooks/private": "../../hooks/private",
+		"samples/deny": "../../testdata/hooks/deny", "openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, out), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -45,6 +45,7 @@ type File struct {
 	Series   Series   `toml:"series" json:"series"`
 	Reports  Reports  `toml:"reports" json:"reports"`
 	Metrics  Metrics  `toml:"metrics" json:"metrics"`
+	Private  Private  `toml:"private" json:"private"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
 	Billing  Billing  `toml:"billing" json:"billing"`
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs"`

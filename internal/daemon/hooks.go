@@ -32,7 +32,7 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 		Dir: filepath.Join(filepath.Dir(p.Config), "hooks.d"), ProgramDir: filepath.Join(p.State, "hooks"),
 		BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks, Node: node,
 		Settings: map[string]string{
-			"state_dir": p.State, "nvml": nvml, "aux_dir": p.Aux(), "remsh": remsh(),
+			"state_dir": p.State, "run_dir": p.beside(""), "nvml": nvml, "aux_dir": p.Aux(), "remsh": remsh(),
 		},
 	}, nil
 }
@@ -43,9 +43,10 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 // Their order, freq and fail_action follow OpenPBS's own cgroups hook, except for mpi. A node can
 // run jobs without mpi, so a failure of mpi does not put the node offline. mpi's periodic is more
 // frequent, so that a process outside its job does not stay free for long. devices and walltime
-// come after cgroup, because the filter and the signals need the cgroup that it has made. The
-// alarms are shorter than pbs_mom's for the shim (integrations/openpbs), so that the fail_action of
-// a hook that hangs reaches pbs_mom.
+// come after cgroup, because the filter and the signals need the cgroup that it has made. private
+// comes last, because it removes files of processes that cgroup has ended. It also runs without
+// [private] while a job that began earlier has a TMPDIR. The alarms are shorter than pbs_mom's for
+// the shim (integrations/openpbs), so that the fail_action of a hook that hangs reaches pbs_mom.
 func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 	if !cfg.Host.Enabled {
 		return nil, nil
@@ -68,6 +69,7 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 		{"devices", 110, cfg.Devices.Enabled, 60, usual, offline},
 		{"walltime", 120, cfg.Walltime.Enabled, 60, usual, offline},
 		{"mpi", 130, cfg.MPI.Enabled, 30, 30, nil},
+		{"private", 140, cfg.Private.TMP || p.hasTmpDirs(), 60, usual, offline},
 	} {
 		if !b.enabled {
 			continue

@@ -35,6 +35,12 @@ func (p Paths) Aux() string { return p.beside("aux") }
 // beside returns the path of something that, like jobs, does not outlive the boot.
 func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
 
+// hasTmpDirs reports whether hook private has made a TMPDIR that exists.
+func (p Paths) hasTmpDirs() bool {
+	dirs, err := os.ReadDir(p.beside("tmp"))
+	return err == nil && len(dirs) > 0
+}
+
 // records returns the directory of live jobs of a prefix. Only the holder of the prefix's lock
 // writes there.
 func (p Paths) records(prefix string) string { return filepath.Join(p.beside("jobs"), prefix) }

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/disk"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
+)
+
+// tmpDirs are the TMPDIRs of jobs: a tmpfs for each, named by the job's id.
+//
+// They are not mounted on pbs_mom's own directories (openpbs src/resmom/start_exec.c, mktmpdir).
+// Anybody may list the directory of these, and whoever lists it can hold its lock (see
+// kernfs.Unlisted), so that no job would begin. pbs_mom also renames its directory at the end, and
+// a mount point has no other name.
+type tmpDirs struct {
+	base string   // a directory of root's that nobody else can list
+	size pbs.Size // of each; 0 means half of the node's memory
+}
+
+// freeTime bounds how long an end waits until the kernel has freed the memory, several gigabytes a
+// second.
+const freeTime = 10 * time.Second
+
+func (d tmpDirs) path(id string) string { return filepath.Join(d.base, id) }
+
+// variables returns the environment that names the job's TMPDIR.
+func (d tmpDirs) variables(id string) map[string]string {
+	return map[string]string{"TMPDIR": d.path(id)}
+}
+
+// create mounts a TMPDIR that only its owner can use. What an earlier run of the job left is
+// removed, so create is idempotent before the job's first program. If create fails, it leaves
+// nothing.
+func (d tmpDirs) create(ctx context.Context, id string, owner hostapi.Owner) error {
+	if owner.UID < 0 || owner.GID < 0 {
+		return errors.New("the event does not name its owner's ids")
+	}
+	if err := d.remove(ctx, id); err != nil {
+		return err
+	}
+	if err := disk.MakeDir(d.base, kernfs.Unlisted); err != nil {
+		return err
+	}
+	path := d.path(id)
+	if err := os.Mkdir(path, 0o700); err != nil { // root's: useless without the mount
+		return err
+	}
+	options := fmt.Sprintf("mode=0700,uid=%d,gid=%d", owner.UID, owner.GID)
+	if d.size > 0 {
+		options += ",size=" + strconv.FormatInt(int64(d.size), 10)
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return errors.Join(&fs.PathError{Op: "mount tmpfs on", Path: path, Err: err}, os.Remove(path))
+	}
+	return nil
+}
+
+// check reports whether the job has a TMPDIR. It fails if the TMPDIR is not mounted any more, or if
+// the process pid does not see it, as in another mount namespace. A pid of 0 is not checked.
+func (d tmpDirs) check(id string, procfs *kernfs.FS, pid int) (there bool, err error) {
+	path := d.path(id)
+	own, err := device(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	base, err := device(d.base)
+	if err != nil {
+		return false, err
+	}
+	if own == base {
+		return false, fmt.Errorf("%s: it is not mounted any more", path)
+	}
+	if pid == 0 {
+		return true, nil
+	}
+	seen, err := device(procfs.Path(strconv.Itoa(pid)+"/root") + path)
+	if err != nil || seen != own {
+		return false, fmt.Errorf("%s: process %d is in another mount namespace and does not see it: start pbs_mom and "+
+			"hookhost without PrivateTmp= and similar settings", path, pid)
+	}
+	return true, nil
+}
+
+// device returns the device of a file. It does not ask a file system that a user may have mounted
+// there, which need not answer.
+func device(path string) (uint64, error) {
+	var st unix.Statx_t
+	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT
+	if err := unix.Statx(unix.AT_FDCWD, path, flags, 0, &st); err != nil {
+		return 0, &fs.PathError{Op: "statx", Path: path, Err: err}
+	}
+	return unix.Mkdev(st.Dev_major, st.Dev_minor), nil
+}
+
+// remove detaches the job's TMPDIR, with all that its owner has mounted on or below it, and removes
+// its directory. It waits for the memory to be freed, up to freeTime. Idempotent.
+func (d tmpDirs) remove(ctx context.Context, id string) error {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return err
+	}
+	path := d.path(id)
+	var held []int // the last descriptor frees the memory, so the calls below do not wait for that
+	defer func() {
+		freed := make(chan struct{})
+		go func() {
+			for _, fd := range held {
+				unix.Close(fd)
+			}
+			close(freed)
+		}()
+		limit := time.NewTimer(freeTime)
+		defer limit.Stop()
+		select {
+		case <-freed:
+		case <-limit.C:
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == nil {
+			held = append(held, fd)
+		}
+		err = unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		switch {
+		case err == nil: // there may be another one below it
+		case err == unix.ENOENT:
+			return nil
+		case err == unix.EINVAL: // it is not mounted
+			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return nil
+		default:
+			return &fs.PathError{Op: "unmount", Path: path, Err: err}
+		}
+	}
+}
+
+// list returns the jobs that have a directory.
+func (d tmpDirs) list() ([]string, error) {
+	entries, err := os.ReadDir(d.base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, e := range entries {
+		if hostapi.CheckJobID(e.Name()) == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, err
+}
