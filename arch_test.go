@@ -91,7 +91,7 @@ var edges = map[string][]string{
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
 	"hooks/private": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
-		"internal/pbs"},
+		"internal/pbs", "internal/proc"},
 	"lab/gotest":                 {},
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {"hostapi", "internal/disk"},

@@ -13,11 +13,12 @@ import (
 )
 
 // hook handles the events. A restart of the program loses nothing: mounts show which jobs have a
-// TMPDIR.
+// TMPDIR, and files show whose leftovers are to be removed.
 type hook struct {
 	policy *policy
 	run    string // for files that do not outlive the boot; "" if the host is older than this program
 	tmp    tmpDirs
+	users  *users
 	tree   *cgroup.Tree
 	procfs *kernfs.FS
 	log    *logrus.Entry
@@ -38,8 +39,10 @@ func newHook(s *hostapi.Setup) (any, error) {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	run := s.Host["run_dir"]
+	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
 	return &hook{policy: p, run: run, tree: tree, procfs: roots.Proc, log: s.Log,
-		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize}}, nil
+		tmp:   tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
+		users: newUsers(filepath.Join(run, "users"), c.clean, s.Log)}, nil
 }
 
 // placed fails if the host did not say where directories of jobs are.
@@ -50,15 +53,22 @@ func (h *hook) placed() error {
 	return nil
 }
 
-// ExecjobBegin mounts the job's TMPDIR.
+// ExecjobBegin mounts the job's TMPDIR. It ends a removal of its owner's leftovers, since the job
+// may use what earlier ones left.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	job := req.Job
 	out := &hostapi.Outcome{}
 	if err := h.placed(); err != nil {
 		return nil, err
 	}
+	if h.policy.Private.Cleans() {
+		if err := h.users.begin(ctx, job.ID, job.Owner.UID); err != nil {
+			return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", job.ID, err)
+		}
+	}
 	if h.policy.Private.TMP {
 		if err := h.tmp.create(ctx, job.ID, job.Owner); err != nil {
+			h.users.forget(job.ID)
 			return nil, hostapi.Errorf(hostapi.KindNode, "TMPDIR of job %s: %w", job.ID, err)
 		}
 		out.AttachEnv = h.tmp.variables(job.ID)
@@ -78,11 +88,14 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	return &hostapi.Outcome{SetEnv: h.tmp.variables(req.Job.ID)}, nil
 }
 
-// ExecjobEnd removes the job's TMPDIR. Hook cgroup has already ended the job's processes.
+// ExecjobEnd removes the job's TMPDIR, and its owner's leftovers if it was their last job here.
+// Hook cgroup has already ended the job's processes.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.tmp.remove(ctx, req.Job.ID); err != nil {
+		h.users.forget(req.Job.ID)
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: TMPDIR: %w", req.Job.ID, err)
 	}
+	h.users.end(ctx, req.Job.ID)
 	return &hostapi.Outcome{}, nil
 }
 
@@ -91,10 +104,17 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 	return h.ExecjobEnd(ctx, req)
 }
 
-// ExechostStartup removes what jobs left that are over.
+// ExechostStartup finds the jobs that live and removes what others left.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.placed(); err != nil {
 		return nil, err
+	}
+	if h.policy.Private.Cleans() {
+		for id, job := range req.JobList {
+			if err := h.users.begin(ctx, id, job.Owner.UID); err != nil {
+				h.log.WithField("job", id).Warn(err)
+			}
+		}
 	}
 	return h.tidy(ctx, req)
 }
@@ -107,9 +127,14 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return h.tidy(ctx, req)
 }
 
-// tidy removes TMPDIRs of jobs that are over. What it cannot remove affects no job, so that is only
-// logged. It returns the variables of attached processes.
+// tidy removes TMPDIRs of jobs that are over, and begins to remove leftovers. What it cannot
+// remove affects no job, so that is only logged. It returns the variables of attached processes.
 func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if h.policy.Private.Cleans() {
+		if err := h.users.cleanAll(); err != nil {
+			h.log.Warn(err)
+		}
+	}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	ids, err := h.tmp.list()
 	errs := []error{err}

@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +61,10 @@ func (n *node) start(settings ...string) {
 	n.Hook = h
 }
 
-const tmpSettings = `"tmp":true,"tmp_size":"1mb"`
+const (
+	tmpSettings   = `"tmp":true,"tmp_size":"1mb"`
+	cleanSettings = `"clean_dirs":["SHARED","/there/is/none"],"clean_ipc":true`
+)
 
 // call sends an event that must not fail.
 func (n *node) call(event hostapi.Event, job *hostapi.Job) *hostapi.Outcome {
@@ -83,6 +88,9 @@ func (n *node) hostCall(event hostapi.Event, jobs ...*hostapi.Job) *hostapi.Outc
 
 // tmpDirs are the names in the directory of TMPDIRs.
 func (n *node) tmpDirs() []string { return names(n.t, filepath.Join(n.dir, "run/tmp")) }
+
+// marks are the users whose leftovers are to be removed.
+func (n *node) marks() []string { return names(n.t, filepath.Join(n.dir, "run/users")) }
 
 func names(t testing.TB, dir string) (list []string) {
 	t.Helper()
@@ -125,3 +133,20 @@ func (n *node) as(uid int, script string) {
 
 // none is an empty list of names.
 var none []string
+
+// tick waits until the kernel's time of files has changed.
+func tick() { time.Sleep(20 * time.Millisecond) }
+
+// tree lists the files below a directory.
+func tree(t testing.TB, dir string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if path != dir && err == nil {
+			list = append(list, strings.TrimPrefix(path, dir+"/"))
+		}
+		return err
+	})
+	must.NoError(t, err)
+	slices.Sort(list)
+	return list
+}

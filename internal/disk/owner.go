@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -15,6 +16,16 @@ func CheckOwner(st *unix.Stat_t) error {
 	}
 	if perm := st.Mode & 0o7777; perm&0o022 != 0 {
 		return fmt.Errorf("mode %04o lets others write to it", perm)
+	}
+	return nil
+}
+
+// CheckSticky refuses a directory in which users can rename or remove each other's files. It takes
+// directories such as /tmp: root's, with mode 1777.
+func CheckSticky(st *unix.Stat_t) error {
+	const sticky = unix.S_IFDIR | unix.S_ISVTX | 0o777
+	if st.Uid != 0 || st.Mode&sticky != sticky {
+		return errors.New("not a directory of root with mode 1777")
 	}
 	return nil
 }

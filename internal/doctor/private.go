@@ -1,21 +1,44 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// examinePrivate reports whether jobs have a TMPDIR of theirs alone. daemon is the daemon's pid, or
-// 0.
+// examinePrivate reports which jobs have a TMPDIR of theirs alone, and from where their leftovers
+// are removed. daemon is the daemon's pid, or 0.
 func (k *kernel) examinePrivate(proc procfs.FS, daemon int) []Finding {
-	if !k.cfg.Private.TMP {
-		return nil
+	var findings []Finding
+	p := k.cfg.Private
+	if p.TMP {
+		same, known := sameMounts(proc, daemon, 1)
+		findings = append(findings, examineTmp(p, same, known))
 	}
-	same, known := sameMounts(proc, daemon, 1)
-	return []Finding{examineTmp(k.cfg.Private, same, known)}
+	if !p.Cleans() {
+		return findings
+	}
+	const what = "leftovers of jobs"
+	if len(p.CleanDirs) > 0 && !k.since(5, 6) {
+		return append(findings, impossible(what, "this kernel has no openat2(2): nothing is removed from clean_dirs",
+			"use Linux 5.6 or newer, or set clean_dirs = [] in [private]"))
+	}
+	places := slices.Clone(p.CleanDirs)
+	if p.CleanIPC {
+		places = append(places, "System V IPC")
+	}
+	findings = append(findings, ok(what, "after a user's last job removed from "+strings.Join(places, ", ")))
+	for _, dir := range p.CleanDirs {
+		findings = append(findings, examineCleanDir(dir)...)
+	}
+	return findings
 }
 
 // examineTmp takes whether the daemon and the node's first process see the same mounts, if known.
@@ -48,4 +71,25 @@ func sameMounts(proc procfs.FS, a, b int) (same, known bool) {
 		inodes[i] = all["mnt"].Inode
 	}
 	return inodes[0] == inodes[1], true
+}
+
+// examineCleanDir returns a finding if nothing can be removed from a directory.
+func examineCleanDir(dir string) []Finding {
+	const what = "clean_dirs"
+	var st unix.Stat_t
+	err := unix.Stat(dir, &st)
+	if err == nil {
+		err = disk.CheckSticky(&st)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOENT) && dir == "/dev/mqueue":
+		return []Finding{degraded(what, dir+" does not exist: POSIX message queues of jobs stay",
+			"mkdir /dev/mqueue && mount -t mqueue mqueue /dev/mqueue")}
+	case errors.Is(err, unix.ENOENT):
+		return []Finding{degraded(what, dir+" does not exist", "remove it from clean_dirs in [private]")}
+	}
+	return []Finding{impossible(what, fmt.Sprintf("%s: %v: nothing is removed from it", dir, err),
+		"remove it from clean_dirs in [private]")}
 }

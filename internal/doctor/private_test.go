@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/prometheus/procfs"
@@ -13,15 +14,39 @@ import (
 func TestPrivateDirectoriesAreExamined(t *testing.T) {
 	proc, err := procfs.NewDefaultFS()
 	must.NoError(t, err)
-	for private, want := range map[config.Private][]Status{
-		{}: nil, {TMP: true}: {OK}, {TMP: true, TMPSize: 1 << 20}: {OK},
+	dir := t.TempDir()
+	sticky, open := filepath.Join(dir, "sticky"), filepath.Join(dir, "open")
+	must.NoError(t, os.Mkdir(sticky, 0o700), os.Chmod(sticky, os.ModeSticky|0o777), os.Mkdir(open, 0o700),
+		os.Chmod(open, 0o777))
+	for _, tt := range []struct {
+		name    string
+		private config.Private
+		minor   int // of Linux 5
+		want    []Status
+	}{
+		{"off", config.Private{}, 10, nil},
+		{"TMPDIR", config.Private{TMP: true}, 10, []Status{OK}},
+		{"both", config.Private{TMP: true, TMPSize: 1 << 20, CleanIPC: true}, 10, []Status{OK, OK}},
+		{"no such directory", config.Private{CleanDirs: []string{"/dev/none"}}, 10, []Status{OK, Degraded}},
+		{"not sticky", config.Private{CleanDirs: []string{open}}, 10, []Status{OK, Impossible}},
+		{"an old kernel", config.Private{CleanDirs: []string{sticky}}, 5, []Status{Impossible}},
+		{"an old kernel without clean_dirs", config.Private{CleanIPC: true}, 5, []Status{OK}},
 	} {
-		k := &kernel{cfg: &config.File{Private: private}}
+		k := &kernel{cfg: &config.File{Private: tt.private}, major: 5, minor: tt.minor}
 		var got []Status
 		for _, f := range k.examinePrivate(proc, 0) {
 			got = append(got, f.Status)
+			if f.Status != OK && f.Advice == "" {
+				t.Errorf("%s: no advice: %+v", tt.name, f)
+			}
 		}
-		must.Equal(t, "findings", want, got)
+		must.Equal(t, tt.name, tt.want, got)
+	}
+	if os.Geteuid() == 0 {
+		k := &kernel{cfg: &config.File{Private: config.Private{CleanDirs: []string{sticky}}}, major: 6}
+		if all := k.examinePrivate(proc, 0); len(all) != 1 {
+			t.Errorf("a good directory: %+v", all)
+		}
 	}
 	if f := examineTmp(config.Private{TMP: true}, false, true); f.Status != Impossible || !f.Blocks {
 		t.Errorf("another mount namespace: %+v", f)

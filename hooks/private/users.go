@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/internal/disk"
+)
+
+// users are the owners of jobs, and those whose leftovers have not been removed yet.
+//
+// Each has a file in dir, named by the uid. Its time is that of the begin of the first job since
+// leftovers were last removed. It does not belong to any job and does not outlive the boot.
+//
+// A goroutine for each user removes leftovers, because there may be millions of them.
+type users struct {
+	dir   string
+	clean func(ctx context.Context, uid int, since time.Time) error
+	log   *logrus.Entry
+
+	mu     sync.Mutex
+	owners map[string]int    // of the live jobs
+	works  map[int]*cleaning // by uid
+	warned map[int]string    // the last warning about a user
+}
+
+// cleaning is a removal of a user's leftovers.
+type cleaning struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// cleanTime bounds how long an event waits for a removal, which usually takes milliseconds. A user
+// who lists /tmp can hold its lock (see kernfs.Unlisted), and the removal then takes longer.
+const cleanTime = 2 * time.Second
+
+func newUsers(dir string, clean func(context.Context, int, time.Time) error, log *logrus.Entry) *users {
+	return &users{dir: dir, clean: clean, log: log, owners: map[string]int{}, works: map[int]*cleaning{},
+		warned: map[int]string{}}
+}
+
+// begin notes that the user has a job, and ends a removal of the user's leftovers. Root, and an
+// owner whose uid is not known, are not noted, so that nothing of theirs is removed. Idempotent.
+func (u *users) begin(ctx context.Context, job string, uid int) error {
+	if uid <= 0 {
+		return nil
+	}
+	u.mu.Lock()
+	u.owners[job] = uid
+	err := u.mark(uid)
+	if err != nil {
+		delete(u.owners, job)
+	}
+	c := u.works[uid]
+	u.mu.Unlock()
+	if c != nil {
+		c.cancel()
+		c.wait(ctx)
+	}
+	return err
+}
+
+// mark makes the user's file unless there is one. The caller holds mu.
+func (u *users) mark(uid int) error {
+	if err := disk.MakeDir(u.dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(u.path(uid), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (u *users) path(uid int) string { return filepath.Join(u.dir, strconv.Itoa(uid)) }
+
+// forget notes that a job is over without removing anything. exechost_periodic does that later.
+func (u *users) forget(job string) (uid int, found bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	uid, found = u.owners[job]
+	delete(u.owners, job)
+	return uid, found
+}
+
+// end notes that a job is over. If it was its owner's last one, end begins to remove the owner's
+// leftovers and waits up to cleanTime.
+func (u *users) end(ctx context.Context, job string) {
+	uid, found := u.forget(job)
+	if !found {
+		return
+	}
+	if c := u.start(uid); c != nil {
+		c.wait(ctx)
+	}
+}
+
+func (c *cleaning) wait(ctx context.Context) {
+	limit := time.NewTimer(cleanTime)
+	defer limit.Stop()
+	select {
+	case <-c.done:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
+// cleanAll begins to remove the leftovers of all users without jobs. It does not wait.
+func (u *users) cleanAll() error {
+	files, err := os.ReadDir(u.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, f := range files {
+		if uid, err := strconv.Atoi(f.Name()); err == nil && uid > 0 {
+			u.start(uid)
+		}
+	}
+	return err
+}
+
+// start begins a removal, or returns the one that is under way. It returns nil if the user has a
+// job.
+func (u *users) start(uid int) *cleaning {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if c := u.works[uid]; c != nil || u.hasJob(uid) {
+		return c
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &cleaning{cancel, make(chan struct{})}
+	u.works[uid] = c
+	go func() {
+		defer close(c.done)
+		defer cancel()
+		u.finish(ctx, uid, u.run(ctx, uid))
+	}()
+	return c
+}
+
+// hasJob reports whether the user has a live job. The caller holds mu.
+func (u *users) hasJob(uid int) bool {
+	for _, owner := range u.owners {
+		if owner == uid {
+			return true
+		}
+	}
+	return false
+}
+
+func (u *users) run(ctx context.Context, uid int) error {
+	info, err := os.Lstat(u.path(uid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return u.clean(ctx, uid, info.ModTime())
+}
+
+// finish removes the user's file after a complete removal. Otherwise exechost_periodic tries again.
+// A problem is logged once.
+func (u *users) finish(ctx context.Context, uid int, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.works, uid)
+	if ctx.Err() != nil || u.hasJob(uid) {
+		return
+	}
+	if err == nil {
+		if err = os.Remove(u.path(uid)); err == nil || errors.Is(err, fs.ErrNotExist) {
+			delete(u.warned, uid)
+			return
+		}
+	}
+	text := fmt.Sprintf("what jobs of uid %d left is removed later: %v", uid, err)
+	if errors.Is(err, errInUse) {
+		u.log.Debug(text)
+	} else if u.warned[uid] != text {
+		u.log.Warn(text)
+		u.warned[uid] = text
+	}
+}

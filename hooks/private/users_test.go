@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// While a process of the user is left, in or outside of a job, nothing is removed. Then
+// exechost_periodic removes it, even if the program has been restarted.
+func TestLeftoversWaitForTheUsersLastProcess(t *testing.T) {
+	n := newNode(t, cleanSettings)
+	uid := newOwner()
+	ctx, kill := context.WithCancel(t.Context())
+	login := command(ctx, uid, "exec sleep 600")
+	must.NoError(t, login.Start())
+	job := jobOf("7.srv", uid)
+	n.call(hostapi.EventBegin, job)
+	n.as(uid, "echo >file")
+	n.call(hostapi.EventEnd, job)
+	n.start(cleanSettings)
+	n.hostCall(hostapi.EventStartup)
+	n.hostCall(hostapi.EventPeriodic)
+	must.Equal(t, "left", []string{"file"}, names(t, n.shared))
+	must.Equal(t, "users to be cleaned", []string{strconv.Itoa(uid)}, n.marks())
+	kill()
+	login.Wait()
+	must.Eventually(t, "exechost_periodic removes it", func() bool {
+		n.hostCall(hostapi.EventPeriodic)
+		return len(names(t, n.shared)) == 0
+	})
+}
+
+// A program that starts anew knows the jobs that live.
+func TestStartupSparesUsersWithJobs(t *testing.T) {
+	n := newNode(t, cleanSettings)
+	uid := newOwner()
+	job := jobOf("7.srv", uid)
+	n.call(hostapi.EventBegin, job)
+	n.as(uid, "echo >file")
+	n.start(cleanSettings)
+	n.hostCall(hostapi.EventStartup, job)
+	n.hostCall(hostapi.EventPeriodic, job)
+	must.Equal(t, "left", []string{"file"}, names(t, n.shared))
+	n.call(hostapi.EventEnd, job)
+	must.Equal(t, "left after the end", none, names(t, n.shared))
+}
+
+func TestNothingOfRootsIsRemoved(t *testing.T) {
+	n := newNode(t, cleanSettings)
+	job := jobOf("7.srv", 0)
+	n.call(hostapi.EventBegin, job)
+	must.NoError(t, os.WriteFile(filepath.Join(n.shared, "file"), nil, 0o600))
+	n.call(hostapi.EventEnd, job)
+	n.hostCall(hostapi.EventPeriodic)
+	must.Equal(t, "left", []string{"file"}, names(t, n.shared))
+	must.Equal(t, "users to be cleaned", none, n.marks())
+}
+
+// A removal that takes long ends when the user's next job begins. The one after that job removes
+// everything since the first one.
+func TestBeginEndsARemoval(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	began := make(chan time.Time)
+	result := make(chan error)
+	u := newUsers(filepath.Join(t.TempDir(), "users"), func(ctx context.Context, _ int, since time.Time) error {
+		began <- since
+		select {
+		case err := <-result:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, logrus.NewEntry(log))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // no event waits
+	must.NoError(t, u.begin(ctx, "7.srv", 1000))
+	u.end(ctx, "7.srv")
+	since := must.Receive(t, "a removal", began)
+	must.NoError(t, u.begin(t.Context(), "8.srv", 1000)) // waits until it has ended
+	u.end(ctx, "8.srv")
+	if again := must.Receive(t, "another removal", began); !again.Equal(since) {
+		t.Errorf("since %v, the first job began at %v", again, since)
+	}
+	u.end(ctx, "8.srv") // the event may be repeated
+	result <- errors.New("test")
+	must.Eventually(t, "it has ended", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return len(u.works) == 0 })
+	must.NoError(t, u.cleanAll())
+	must.Receive(t, "a removal after a failure", began)
+	result <- nil
+	must.Eventually(t, "the user is forgotten", func() bool { return len(names(t, u.dir)) == 0 })
+}
