@@ -28,7 +28,7 @@ func (j *Job) hasten(shares uint64, cpus float64) error {
 	if !ok {
 		return nil
 	}
-	errs := []error{d.raiseShare(shares), d.walk(func(d directory) error { return d.liftQuota(cpus) })}
+	errs := []error{d.raiseShare(shares), j.walk(d, func(d directory) error { return d.liftQuota(cpus) })}
 	if err := errors.Join(slices.DeleteFunc(errs, gone)...); err != nil {
 		return fmt.Errorf("cpu time for the end of job %s: %w", j.id, err)
 	}

@@ -113,7 +113,7 @@ func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 			return nil
 		}
 		left, listErr := j.Processes()
-		eachErr := errors.Join(append(j.signalThese(left, unix.SIGKILL), listErr)...)
+		eachErr := errors.Join(append(j.signalThese(left, unix.SIGKILL), j.freeFromOwnLimits(left), listErr)...)
 		var tracerErr error
 		if wait == killRound || ctx.Err() != nil {
 			tracerErr = j.killTracers(r)
@@ -185,7 +185,7 @@ func (j *Job) killSome(ctx context.Context, pids []int) error {
 func (j *Job) thaw() error {
 	var errs []error
 	if d, ok := j.freezesV2(); ok {
-		errs = append(errs, d.walk(func(d directory) error { return d.Write(freezeFile, "0") }))
+		errs = append(errs, j.walk(d, func(d directory) error { return d.Write(freezeFile, "0") }))
 	}
 	if d, ok := j.with("freezer"); ok && !d.h.v2 {
 		errs = append(errs, d.walk(func(d directory) error { return d.Write(freezerFile, state(false)) }))

@@ -92,7 +92,7 @@ func (j *Job) Attach(p Process, check func() error) (taken bool, err error) {
 		if !inCpuset(i) {
 			before = nil
 		}
-		switch err := enter(j.entrance(i), p, before); {
+		switch err := j.admit(i, p, before); {
 		case errors.Is(err, proc.ErrHangs):
 			return taken, op(err)
 		case errors.Is(err, ErrEnded):

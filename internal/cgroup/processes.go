@@ -33,12 +33,20 @@ func (j *Job) Processes() ([]int, error) {
 // exists.
 func (j *Job) list(dirs []directory) (list []int, found bool, err error) {
 	var errs []error
+	delegated := j.delegated()
 	for _, d := range dirs {
-		err := d.walk(func(dir directory) error {
-			pids, err := j.tree.processes(dir, "")
+		var err error
+		if delegated && d.h.v2 {
+			var pids []int
+			pids, err = j.delegatedProcesses()
 			list = append(list, pids...)
-			return err
-		})
+		} else {
+			err = d.walk(func(dir directory) error {
+				pids, err := j.tree.processes(dir, "")
+				list = append(list, pids...)
+				return err
+			})
+		}
 		if gone(err) {
 			continue
 		}

@@ -21,6 +21,9 @@ func (j *Job) Remove(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("remove cgroup of job %s: %w", j.id, err))
 		}
 	}
+	if err := j.removeMain(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("remove cgroup of job %s: %w", j.id, err))
+	}
 	for _, d := range j.dirs[1:] {
 		remove(d)
 	}

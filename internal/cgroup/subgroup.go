@@ -133,7 +133,7 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 		return fmt.Errorf("subgroup %s of job %s: neither memory nor cpu time is counted by cgroup: %w", name, j.id,
 			ErrUnsupported)
 	}
-	if name == "" || name == "." || name == ".." || name == mainGroup || strings.ContainsAny(name, "/\n\x00") {
+	if name == "" || name == "." || name == ".." || !grouped(name) || strings.ContainsAny(name, "/\n\x00") {
 		return fmt.Errorf("subgroup %q of job %s: not a plain name", name, j.id)
 	}
 	var made []directory
@@ -168,18 +168,17 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 func (j *Job) Ungrouped() ([]int, error) {
 	var list []int
 	for _, d := range j.subgroupDirs() {
+		dirs := []string{""}
 		if d.h.v2 {
-			main, err := d.Sub(mainGroup)
-			if err != nil {
-				return nil, err
+			dirs = []string{mainGroup + "/", outerGroup + "/"}
+		}
+		for _, dir := range dirs {
+			pids, err := j.tree.processes(d, dir)
+			if err != nil && !gone(err) {
+				return nil, fmt.Errorf("processes of job %s: %w", j.id, err)
 			}
-			d = directory{FS: main, h: d.h}
+			list = append(list, pids...)
 		}
-		pids, err := j.tree.processes(d, "")
-		if err != nil && !gone(err) {
-			return nil, fmt.Errorf("processes of job %s: %w", j.id, err)
-		}
-		list = append(list, pids...)
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
@@ -203,7 +202,7 @@ func (j *Job) SubgroupOf(pid int) (name string, ok bool, err error) {
 func (j *Job) below(h *hierarchy, at map[*hierarchy]string) (name string, ok bool) {
 	rest, found := strings.CutPrefix(at[h]+"/", h.jobsPath()+"/"+j.id+"/")
 	name, _, ok = strings.Cut(rest, "/")
-	if !found || !ok || name == mainGroup {
+	if !found || !ok || !grouped(name) {
 		return "", false
 	}
 	return name, true

@@ -113,6 +113,11 @@ type Tree struct {
 
 	protecting sync.Mutex  // only within this process; other processes calculate the same sum
 	protected  atomic.Bool // a job has had memory.low
+
+	removals struct { // see removeMain
+		mu sync.Mutex
+		of map[string]*removal // by job, while they are in progress
+	}
 }
 
 // hierarchy is one mounted cgroup hierarchy.

@@ -291,7 +291,33 @@ func TestOpenTakesDirectoriesAlone(t *testing.T) {
 	}
 }
 
-// bare is a backend without watches and attributes.
+// A directory and a file change their owner, each alone, and a link is not followed.
+func TestChownChangesOneOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	onBoth(t, func(t *testing.T, open func(string) *FS) {
+		f := open(newTree(t))
+		for _, name := range []string{"a/b", "a/b/file"} {
+			if st, err := f.Stat(name); err != nil || st.UID != 0 {
+				t.Errorf("%s: %+v, %v", name, st, err)
+			}
+			must.NoError(t, f.Chown(name, 1234))
+			if st, err := f.Stat(name); err != nil || st.UID != 1234 {
+				t.Errorf("%s: %+v, %v; want 1234", name, st, err)
+			}
+			must.NoError(t, f.Chown(name, 0))
+		}
+		if err := f.Chown("none", 1234); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("chown of nothing: %v", err)
+		}
+		if _, err := f.Stat("out"); !errors.Is(err, unix.EXDEV) && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("stat of what is outside: %v", err)
+		}
+	})
+}
+
+// bare is a backend without watches, attributes and owners.
 type bare struct{ Backend }
 
 func TestBareBackendIsUnsupported(t *testing.T) {
@@ -304,6 +330,12 @@ func TestBareBackendIsUnsupported(t *testing.T) {
 	}
 	if err := f.SetXattr("x", "trusted.x", nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("SetXattr: %v", err)
+	}
+	if _, err := f.Stat("x"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("Stat: %v", err)
+	}
+	if err := f.Chown("x", 1); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("Chown: %v", err)
 	}
 	// A plain file system announces nothing.
 	if _, err := openDir(t, newTree(t), false).Watch("a/b/file"); !errors.Is(err, ErrUnsupported) {

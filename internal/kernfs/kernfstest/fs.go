@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -182,4 +183,41 @@ func (k *Kernel) attributes(name string) (map[string][]byte, error) {
 		return nil, errors.ErrUnsupported
 	}
 	return t.group.xattrs, nil
+}
+
+// Stat returns the owner of a directory or a file.
+func (c *cgroupfs) Stat(name string) (kernfs.Stat, error) {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	t, err := c.k.find(name)
+	if err != nil || t.group == nil {
+		return kernfs.Stat{}, err
+	}
+	return kernfs.Stat{UID: t.group.owners[t.file()], Dirs: len(t.group.children)}, nil
+}
+
+// Chown gives a directory or a file of a cgroup to a user.
+func (c *cgroupfs) Chown(name string, uid int) error {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	t, err := c.k.find(name)
+	if err == nil {
+		err = c.k.fail("chown", name)
+	}
+	if err == nil && t.group == nil {
+		err = unix.EROFS
+	}
+	if err == nil {
+		t.group.owners[t.file()] = uid
+	}
+	c.k.record(Op{Op: "chown", Path: name, Value: strconv.Itoa(uid), Err: err})
+	return err
+}
+
+// file returns the name of the interface file, or "" for a directory.
+func (t target) file() string {
+	if t.knob == nil {
+		return ""
+	}
+	return t.knob.name
 }

@@ -33,6 +33,7 @@ type cgroup struct {
 	values   map[string]string // of files that only show what was written
 	xattrs   map[string][]byte
 	ids      map[string]*identity // of the directory ("") and its files
+	owners   map[string]int       // of the directory ("") and its files; root owns the others
 	removed  bool
 	cpuTime  time.Duration
 
@@ -91,7 +92,7 @@ func newCgroup(h *hierarchy, parent *cgroup, name string) *cgroup {
 	g := &cgroup{
 		h: h, name: name, parent: parent,
 		children: map[string]*cgroup{}, procs: map[int]*process{}, values: map[string]string{},
-		xattrs: map[string][]byte{}, ids: map[string]*identity{},
+		xattrs: map[string][]byte{}, ids: map[string]*identity{}, owners: map[string]int{},
 	}
 	for _, c := range h.controllers {
 		g.reset(c)
@@ -167,6 +168,8 @@ func (g *cgroup) mkdir(name string) error {
 		return unix.EINVAL
 	case g.children[name] != nil || g.knob(name) != nil:
 		return unix.EEXIST
+	case !g.mayHaveChild():
+		return unix.EAGAIN
 	}
 	child := newCgroup(g.h, g, name)
 	child.inheritCpuset()

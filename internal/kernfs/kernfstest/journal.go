@@ -10,7 +10,7 @@ import (
 
 // Op is an operation of the program on the cgroup file system.
 type Op struct {
-	Op    string // mkdir, rmdir, write, setxattr
+	Op    string // mkdir, rmdir, write, chown, setxattr
 	Path  string // below /sys/fs/cgroup
 	Value string
 	Err   error // nil, or the errno
@@ -20,7 +20,7 @@ type Op struct {
 // "64M": invalid argument`.
 func (o Op) String() string {
 	s := o.Op + " " + o.Path
-	if o.Op == "write" || o.Op == "setxattr" {
+	if o.Value != "" {
 		s += fmt.Sprintf(" %q", o.Value)
 	}
 	if o.Err != nil {
@@ -55,7 +55,7 @@ type fault struct {
 }
 
 // Fail makes op on paths that end in suffix fail with errno, until the returned function is called.
-// op is open, read, write, mkdir, rmdir, getxattr or setxattr.
+// op is open, read, write, mkdir, rmdir, chown, getxattr or setxattr.
 func (k *Kernel) Fail(op, suffix string, errno unix.Errno) (heal func()) {
 	return k.addFault(&fault{op: op, suffix: suffix, errno: errno})
 }

@@ -1,0 +1,262 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// On v2, a job's owner can be given main (subgroup.go), which the job's processes enter:
+//
+//	12.server     root's; limits
+//	├── main      the owner's; processes, or cgroups that the owner creates
+//	│   └── ...
+//	├── outer     root's; processes that could not enter main
+//	└── rank.3    root's
+//
+// Then container runtimes, pilots and systemd can limit parts of the job. The owner gets the
+// directory main and three of its files, as cgroup-v2.rst requires ("Delegation"). The limits and
+// bounds of main stay root's, and so do all limits of the job. To move a process out of main, the
+// owner would have to write to cgroup.procs of the job's directory (cgroup_procs_write_permission).
+//
+// The owner can hold the locks of main and of the directories in it for any time: see
+// kernfs.Unlisted. So nothing here lists or changes these directories, or opens files below main,
+// except for Remove. That waits no longer than its caller allows.
+
+// outerGroup contains processes that came when the owner had passed controllers down from main. It
+// exists only if there were any. No controllers are passed down from it, so it accepts processes.
+const outerGroup = "outer"
+
+// delegatedFiles are the files of main that its owner gets.
+var delegatedFiles = []string{"cgroup.procs", "cgroup.subtree_control", "cgroup.threads"}
+
+const maxDescendants = "cgroup.max.descendants"
+
+// delegationBounds limit what an owner can create in main. With names of 255 bytes, the path of a
+// cgroup at the greatest depth has 3,400 bytes at most. From 4,096 on, /proc/PID/cgroup could not
+// be read (PATH_MAX). A cgroup uses kernel memory on every cpu, which counts for the job.
+var delegationBounds = []write{{File: "cgroup.max.depth", Value: "10"}, {File: maxDescendants, Value: "1000"}}
+
+// Delegates reports whether Delegate works on this node: it has cgroup v2 alone, and Linux 5.14.
+// The parent of all jobs must exist.
+func (t *Tree) Delegates() bool { return t.mode == ModeV2 && t.Has("kill") }
+
+// Delegate gives main to the user uid, the job's owner. The job was prepared by Split and has no
+// processes yet. Delegate fails with ErrUnsupported if Delegates is false. It is idempotent. After
+// an error the job must not begin.
+func (j *Job) Delegate(uid int) error {
+	op := func(err error) error { return fmt.Errorf("delegate cgroup of job %s: %w", j.id, j.found(err)) }
+	if !j.tree.Delegates() {
+		return op(fmt.Errorf("needs cgroup v2 without v1 controllers, and cgroup.kill (Linux 5.14): %w",
+			ErrUnsupported))
+	}
+	main, err := j.home().Sub(mainGroup)
+	if err != nil {
+		return op(err)
+	}
+	for _, w := range delegationBounds {
+		if err := main.Write(w.File, w.Value); err != nil {
+			return op(err)
+		}
+		switch got, err := main.ReadValue(w.File); {
+		case err != nil:
+			return op(err)
+		case trim(got) != w.Value:
+			return op(fmt.Errorf("%s is %s, want %s: %w", main.Path(w.File), trim(got), w.Value, ErrNotInForce))
+		}
+	}
+	for _, name := range append(slices.Clone(delegatedFiles), ".") {
+		if err := main.Chown(name, uid); err != nil {
+			return op(err)
+		}
+	}
+	return nil
+}
+
+// mainOwner returns the user that main was given to. ok is false if it is root's or does not exist.
+func (j *Job) mainOwner() (uid int, ok bool) {
+	if j.tree.mode != ModeV2 {
+		return 0, false
+	}
+	st, err := j.home().Stat(mainGroup)
+	return st.UID, err == nil && st.UID != 0
+}
+
+// delegated reports whether main belongs to a user.
+func (j *Job) delegated() bool {
+	_, ok := j.mainOwner()
+	return ok
+}
+
+// walk calls do for one of the job's directories and for those below it, as directory.walk does.
+// For a delegated job it calls do for the job's directory alone.
+func (j *Job) walk(d directory, do func(directory) error) error {
+	if d.h.v2 && j.delegated() {
+		return do(d)
+	}
+	return d.walk(do)
+}
+
+// delegatedProcesses returns the processes of a delegated job.
+func (j *Job) delegatedProcesses() ([]int, error) {
+	d := j.home()
+	groups := slices.DeleteFunc([]string{mainGroup, outerGroup}, func(name string) bool { return !d.Exists(name) })
+	job, err := d.Stat(".")
+	main, mainErr := d.Stat(mainGroup)
+	if err := errors.Join(err, mainErr); err != nil {
+		return nil, err
+	}
+	if main.Dirs > 0 || job.Dirs > len(groups) {
+		return j.inProc()
+	}
+	var list []int
+	for _, name := range groups {
+		pids, err := j.tree.processes(d, name+"/")
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+		list = append(list, pids...)
+	}
+	return list, nil
+}
+
+// inProc returns the processes of the job by reading /proc for each process of the node.
+func (j *Job) inProc() ([]int, error) {
+	pids, err := j.tree.proc.Numbers(".")
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	pids = slices.DeleteFunc(pids, func(pid int) bool {
+		in, err := j.contains(pid)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if !in {
+			return true
+		}
+		p, err := proc.Read(j.tree.proc, pid)
+		return err != nil || p.Dead()
+	})
+	return pids, errors.Join(errs...)
+}
+
+// outer returns outerGroup of a job's v2 directory. It creates it if necessary.
+func (d directory) outer() (*kernfs.FS, error) {
+	if err := d.Mkdir(outerGroup); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return d.Sub(outerGroup)
+}
+
+// admit moves a process to where the job's processes enter hierarchy i. For check see enter.
+func (j *Job) admit(i int, p Process, check func() error) error {
+	err := enter(j.entrance(i), p, check)
+	if !errors.Is(err, unix.EBUSY) || !j.split || !j.dirs[i].h.v2 {
+		return err
+	}
+	outer, err := j.dirs[i].outer()
+	if err != nil {
+		return err
+	}
+	return enter(outer, p, nil)
+}
+
+// freeFromOwnLimits moves dying processes of a delegated job to outer. They die slowly if their
+// owner has limited their cpu time. Those that are already exiting stay.
+func (j *Job) freeFromOwnLimits(pids []int) error {
+	if len(pids) == 0 || !j.delegated() {
+		return nil
+	}
+	outer, err := j.home().outer()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for some := range slices.Chunk(pids, maxHeld()) {
+		processes, err := j.hold(some)
+		errs = append(errs, err)
+		for _, p := range processes {
+			if err := enter(outer, p, nil); !errors.Is(err, ErrEnded) {
+				errs = append(errs, err)
+			}
+		}
+		processes.close()
+	}
+	return errors.Join(errs...)
+}
+
+// removal is the removal of a delegated job's main, which may take longer than its caller waits.
+type removal struct {
+	done chan struct{}
+	err  error // valid once done is closed
+}
+
+// removeMain removes main of a delegated job with everything in it. Before that it makes sure that
+// the owner cannot create anything there. If ctx ends first, it fails with ErrBusy, and the removal
+// continues. Until that has finished, the job's directory must stay. Its removal would hold the
+// lock of the parent of all jobs while it waits.
+func (j *Job) removeMain(ctx context.Context) error {
+	for {
+		uid, ok := j.mainOwner()
+		if !ok {
+			return nil
+		}
+		r, started := j.tree.removal(j.id, func() error { return j.removeMainNow(ctx) })
+		select {
+		case <-r.done:
+			if started || r.err == nil { // the time of another caller may be over
+				return r.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%w: a process outside the job holds the lock of a directory of uid %d in %s: %w",
+				ErrBusy, uid, j.home().Path(mainGroup), ctx.Err())
+		}
+	}
+}
+
+func (j *Job) removeMainNow(ctx context.Context) error {
+	main, err := j.home().Sub(mainGroup)
+	if err == nil {
+		err = main.Write(maxDescendants, "0")
+	}
+	if err == nil {
+		err = j.removeDir(ctx, directory{FS: main, h: j.home().h})
+	}
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+// removal returns the removal of the job id that is in progress, or starts one.
+func (t *Tree) removal(id string, remove func() error) (r *removal, started bool) {
+	t.removals.mu.Lock()
+	defer t.removals.mu.Unlock()
+	if r := t.removals.of[id]; r != nil {
+		return r, false
+	}
+	r = &removal{done: make(chan struct{})}
+	if t.removals.of == nil {
+		t.removals.of = map[string]*removal{}
+	}
+	t.removals.of[id] = r
+	go func() {
+		r.err = remove()
+		t.removals.mu.Lock()
+		delete(t.removals.of, id)
+		t.removals.mu.Unlock()
+		close(r.done)
+	}()
+	return r, true
+}
+
+// grouped reports whether name may be that of a subgroup. Main and outer are not subgroups.
+func grouped(name string) bool { return name != mainGroup && name != outerGroup }
