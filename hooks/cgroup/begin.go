@@ -73,7 +73,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	}
 	mark := cgroup.JobMark{Begin: req, Assigned: cgroup.Assigned{
 		Limits: &got.limits, AllMem: got.allMem, NCPUs: got.ask.NCPUs, BegunMicros: sinceBoot(),
-		PerTask: h.policy.perTask(),
+		PerTask: h.policy.perTask(), Delegated: h.policy.Cgroup.Delegate && h.tree.Delegates(),
 	}}
 	if err := h.create(ctx, j, got, mark); err != nil {
 		return nil, err
@@ -157,8 +157,11 @@ func (h *hook) create(
 		return hostapi.Errorf(kindOf(err), "%w", err)
 	}
 	// The mark is written last, so a cgroup with a mark is complete.
-	if h.policy.perTask() {
+	if r.Grouped() {
 		err = j.Split()
+	}
+	if err == nil && r.Delegated {
+		err = j.Delegate(r.Begin.Job.Owner.UID)
 	}
 	if err == nil && got.grant != nil {
 		err = got.grant.Mark(j)

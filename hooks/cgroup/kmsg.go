@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,7 @@ type oomKill struct {
 	ranks  []int  // the rank whose cgroup it was in, if ranks have cgroups
 	global bool   // the host ran out of memory, not a cgroup
 	parent bool   // the limit of the jobs' parent was hit
+	inside bool   // a limit was hit that the job's owner has set below the job
 	again  bool   // killed, counted and logged a second time, with the rest of its cgroup
 }
 
@@ -134,7 +136,7 @@ func (l *oomLog) add(seq uint64, text string) {
 	again := l.grouped && slices.ContainsFunc(l.kills, func(k oomKill) bool { return k.pid == pid })
 	delete(l.pending, pid)
 	l.kills = append(l.kills, oomKill{seq: seq, again: again, pid: pid, line: "Killed process " + line,
-		ranks: chosen.ranks, global: chosen.global, parent: chosen.parent})
+		ranks: chosen.ranks, global: chosen.global, parent: chosen.parent, inside: chosen.inside})
 }
 
 // parseKmsg splits a record "level,sequence,µs,flags[,...];text\n[ KEY=value\n...]".
@@ -167,12 +169,10 @@ func parseSummary(text, path string) (chosen oomKill, ok bool) {
 		return oomKill{}, false
 	}
 	constraint, rest, _ := strings.Cut(rest, ",")
-	limited, rest, found := strings.Cut(rest, ",task_memcg=")
+	memcg, rest, found := cutTask(rest)
 	if !found {
 		return oomKill{}, false
 	}
-	// The name of a cpuset precedes it, and can contain anything.
-	limited = limited[strings.LastIndex(limited, ",")+1:]
 	rest, found = strings.CutPrefix(rest, path)
 	if !found || !strings.HasPrefix(rest, ",task=") && !strings.HasPrefix(rest, "/") {
 		return oomKill{}, false
@@ -189,7 +189,38 @@ func parseSummary(text, path string) (chosen oomKill, ok bool) {
 	number, _, _ := strings.Cut(rest[at+len(",pid="):], ",")
 	pid, err := strconv.Atoi(number)
 	chosen.pid, chosen.global = pid, constraint != "CONSTRAINT_MEMCG"
-	memcg, isMemcg := strings.CutPrefix(limited, "oom_memcg=")
-	chosen.parent = !chosen.global && isMemcg && memcg != path && !strings.HasPrefix(memcg, path+"/")
+	chosen.inside = !chosen.global && strings.HasPrefix(memcg, path+"/")
+	chosen.parent = !chosen.global && memcg != "" && memcg != path && !chosen.inside
 	return chosen, err == nil
+}
+
+// cutTask splits the fields of a summary before the task's cgroup. memcg is the cgroup that ran out
+// of memory, or "". A user can choose the names of cgroups in a delegated job. They can contain the
+// same words, but the path of the task's cgroup always begins with that of memcg.
+func cutTask(fields string) (memcg, rest string, ok bool) {
+	const words = ",task_memcg="
+	for at := 0; ; at += len(words) {
+		i := strings.Index(fields[at:], words)
+		if i < 0 {
+			return "", "", false
+		}
+		at += i
+		memcg, rest := memcgOf(fields[:at]), fields[at+len(words):]
+		below, is := strings.CutPrefix(rest, strings.TrimSuffix(memcg, "/"))
+		if memcg == "" || is && (strings.HasPrefix(below, "/") || strings.HasPrefix(below, ",")) {
+			return memcg, rest, true
+		}
+	}
+}
+
+// memsAllowed ends the name of a cpuset, which can contain anything.
+var memsAllowed = regexp.MustCompile(`,mems_allowed=[0-9,-]*,oom_memcg=`)
+
+// memcgOf returns the cgroup that ran out of memory, or "", given the fields before the task's.
+func memcgOf(fields string) string {
+	_, memcg, _ := strings.Cut(","+fields, ",oom_memcg=")
+	if at := memsAllowed.FindStringIndex(fields); at != nil && strings.HasPrefix(fields, "nodemask=") {
+		memcg = fields[at[1]:]
+	}
+	return memcg
 }

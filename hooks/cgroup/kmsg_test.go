@@ -40,6 +40,18 @@ func summaryOf(seq int, job, below, task string) string {
 		"task_memcg=/p/%s%s,task=%s,uid=0\n", seq, job, job, below, task)
 }
 
+// summaryIn is summaryOf for job 1.srv with all of the kernel's fields, if memory ran out in memcg.
+// Both cgroups are below the job.
+func summaryIn(memcg, task, name string) string {
+	return fmt.Sprintf("4,1,9,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=1.srv,mems_allowed=0-1,3,"+
+		"oom_memcg=/p/jobs/1.srv%s,task_memcg=/p/jobs/1.srv%s,task=%s,uid=0\n", memcg, task, name)
+}
+
+const kill7 = "3,2,9,-;Memory cgroup out of memory: Killed process 7 (sh) x\n"
+
+// forged is the path of directories that a job's owner made.
+const forged = "/main/x,mems_allowed=0,oom_memcg=/p,task_memcg=/p/jobs/2.srv,task=a,pid=9,uid=0"
+
 func TestReadOOM(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -81,6 +93,19 @@ func TestReadOOM(t *testing.T) {
 				"task_memcg=/p/jobid/1.srv,task=a,pid=1,uid=0,pid=8,uid=0\n",
 			"3,2,9,-;Memory cgroup out of memory: Killed process 8 (a,pid=1) x\n"}, "/p/jobid/1.srv", 0,
 			[]oomKill{{seq: 2, pid: 8, line: "Killed process 8 (a,pid=1) x"}}},
+		{"at a limit that the job's owner has set", records{
+			summaryIn("/main/x", "/main/x/y", "sh,pid=7"), kill7}, "/p/jobs/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", inside: true}}},
+		{"in a cgroup whose name looks like all jobs", records{
+			summaryIn("/main/x,oom_memcg=/p", "/main/x,oom_memcg=/p", "sh,pid=7"), kill7}, "/p/jobs/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", inside: true}}},
+		{"in a cgroup whose name looks like another job", records{
+			summaryIn(forged, forged, "sh,pid=7"), kill7}, "/p/jobs/2.srv", 0, nil},
+		{"in a cgroup whose name looks like another job, as its own", records{
+			summaryIn(forged, forged, "sh,pid=7"), kill7}, "/p/jobs/1.srv", 0,
+			[]oomKill{{seq: 2, pid: 7, line: "Killed process 7 (sh) x", inside: true}}},
+		{"below a cgroup whose name looks like another job", records{
+			summaryIn("", forged, "sh,pid=7"), kill7}, "/p/jobs/2.srv", 0, nil},
 		{"before the job began", records{summary, killed}, "/pbs_jobs.service/jobid/1.srv", 500_000_000, nil},
 		{"summary suppressed by the kernel's rate limit", records{killed}, "/pbs_jobs.service/jobid/1.srv", 0, nil},
 		{"all of a cgroup, memory.oom.group", records{

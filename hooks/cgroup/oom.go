@@ -197,6 +197,8 @@ func (t *oomReport) add(u cgroup.Usage, records []oomKill, last bool) {
 			what = "Host memory exhausted"
 		case k.parent:
 			what = "Cgroup mem limit of all jobs exceeded"
+		case k.inside:
+			what = "Cgroup mem limit inside the job exceeded"
 		}
 		t.Kills, t.Seq = t.Kills+1, max(t.Seq, k.seq)
 		if k.again {

@@ -33,7 +33,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		return holdBeyond(r.Begin, err)
 	}
 	again := s.scheduleLook()
-	if s.PerTask {
+	if s.Grouped() {
 		j = j.WithSubgroups()
 	}
 	if delay := req.Job.KillDelay; delay != nil { // PBS does not send it with begin
@@ -134,7 +134,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		delete(limits, "as")
 	}
 	again := s.scheduleLook()
-	if s.PerTask {
+	if s.Grouped() {
 		j = j.WithSubgroups()
 	}
 	p.free = true

@@ -37,7 +37,12 @@ type Assigned struct {
 	// the same clock.
 	BegunMicros int64 `json:"begun_us,omitempty"`
 	PerTask     bool  `json:"per_task,omitempty"` // the job's ranks have subgroups
+	// Delegated means that the job's owner was given the cgroup that the job's processes enter.
+	Delegated bool `json:"delegated,omitempty"`
 }
+
+// Grouped reports whether the job was prepared by Split.
+func (a Assigned) Grouped() bool { return a.PerTask || a.Delegated }
 
 // SetJobMark stores r with the job's cgroup and replaces an earlier mark. If the request is too
 // long for an attribute, as on thousands of hosts, the job's chunks are left out. The event's

@@ -19,7 +19,7 @@ func TestMarkIsReadAsItWasStored(t *testing.T) {
 	must.NoError(t, err)
 	must.NoError(t, j.Create(Limits{}))
 	must.NoError(t, j.SetMark(jobMark, []byte(`{"begin": {"event": "execjob_begin", "job": {"id": "1.srv"}}, "newer": 1,
-		"granted": {"begun_us": 7, "ncpus": 2, "per_task": true, "limits": {"mem": 64, "cpus": "0-1", "mems": "0"}}}`)))
+		"granted": {"begun_us": 7, "ncpus": 2, "per_task": true, "delegated": true, "limits": {"mem": 64, "cpus": "0-1", "mems": "0"}}}`)))
 	got, err := j.JobMark()
 	must.NoError(t, err)
 	cpus, err := kernfs.ParseIDSet("0-1")
@@ -35,6 +35,7 @@ func TestMarkIsReadAsItWasStored(t *testing.T) {
 			NCPUs:       2,
 			BegunMicros: 7,
 			PerTask:     true,
+			Delegated:   true,
 		},
 	}
 	must.Equal(t, "mark", want, got, cmpSets)

@@ -61,12 +61,12 @@ echo end
 read line
 `
 
-// The owner of a job may do with main what a container runtime does, and cannot change a limit,
-// leave the job or enter another.
+// The owner of a job may do with main what a container runtime does. But the owner cannot change a
+// limit, leave the job or enter another one, even of the same owner.
 func TestOwnerOfADelegatedJobStaysInMain(t *testing.T) {
 	tree, j, main := kernelSubtree(t)
 	other := newJob(t, tree, "13.server", tree.someLimits())
-	must.NoError(t, other.Split(), other.Delegate(ownerUID+1))
+	must.NoError(t, other.Split(), other.Delegate(ownerUID))
 	shell := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "cd " + main + "\n" + ownersAttempts},
 		Env: []string{"PATH=/usr/bin:/bin", proctest.As(ownerUID)}}
 	p := proctest.Start(t, shell, func(pid int) { must.NoError(t, attach(j, pid)) })
@@ -78,8 +78,9 @@ func TestOwnerOfADelegatedJobStaysInMain(t *testing.T) {
 		}
 		got = append(got, strings.TrimSuffix(line, "\n"))
 	}
-	must.Equal(t, "what the owner could do",
-		[]string{"threaded", "removed", "/main/a", "/main/a/b", "/main/a", "1", "chmod", "end"}, got)
+	want := []string{"threaded", "removed", "/main/a", "/main/a/b", "/main/a", "1", "chmod",
+		"made ../../13.server/main/x", "end"}
+	must.Equal(t, "what the owner could do", want, got)
 	pids, err := j.Processes()
 	wantPids(t, "in the job", pids, err, p.PID)
 	for _, file := range []string{"", "/a"} {
@@ -115,7 +116,8 @@ func TestThreadedCgroupOfADelegatedJob(t *testing.T) {
 }
 
 // The owner of a delegated job, outside of it, can hold the lock of its directories. The job ends
-// all the same, other jobs begin and end, and the cgroup is removed when the lock is free.
+// all the same, other jobs begin and end, and the cgroup is removed when the lock is free. Until
+// then the owner cannot create cgroups that would have to be removed as well.
 func TestHeldDirectoryOfADelegatedJobHoldsUpNoOther(t *testing.T) {
 	for name, tt := range map[string]struct {
 		held string
@@ -163,6 +165,11 @@ func TestHeldDirectoryOfADelegatedJobHoldsUpNoOther(t *testing.T) {
 				other, err := tree.Job("13.server")
 				must.NoError(t, err)
 				must.NoError(t, other.Create(tree.someLimits()), other.Remove(soon(t)))
+			}
+			if held != main { // else this would wait too
+				if err := unix.Mkdir(main+"/new", 0o755); !errors.Is(err, unix.EAGAIN) {
+					t.Errorf("a cgroup was made during the removal, or %v", err)
+				}
 			}
 			if ids, err := tree.JobIDs(); err != nil || !slices.Equal(ids, []string{testJob}) {
 				t.Errorf("jobs %q, %v", ids, err)

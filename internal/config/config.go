@@ -90,6 +90,7 @@ type Cgroup struct {
 	SystemdWait Duration `toml:"systemd_timeout" json:"systemd_timeout"`
 	// EnableControllers reaches beyond the tree that is delegated to jobs.
 	EnableControllers []string `toml:"enable_controllers" json:"enable_controllers"`
+	Delegate          bool     `toml:"delegate" json:"delegate"`
 	KillTimeout       Duration `toml:"kill_timeout" json:"kill_timeout"`
 	KillGrace         Duration `toml:"kill_grace" json:"kill_grace"`
 }

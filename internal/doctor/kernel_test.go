@@ -177,6 +177,18 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			want: []want{
 				{"memory controller", "ok", "enforced by the kernel, page cache included; rss is sampled as well",
 					""}}},
+		{name: "delegate", kernel: kernfstest.NewV2(kernfstest.Mounted("nsdelegate")), pass: all,
+			edit: func(f *config.File) { f.Cgroup.Delegate = true },
+			want: []want{{"delegate", "ok", "the owner of a job may divide", ""}}},
+		{name: "delegate without nsdelegate", kernel: kernfstest.NewV2(), pass: all,
+			edit: func(f *config.File) { f.Cgroup.Delegate = true },
+			want: []want{{"delegate", "ok", "not out of the job", "mount -o remount,nsdelegate /sys/fs/cgroup"}}},
+		{name: "delegate on v2 of Linux 5.10", kernel: kernfstest.NewV2(kernfstest.Without("cgroup.kill")), pass: all,
+			edit: func(f *config.File) { f.Cgroup.Delegate = true },
+			want: []want{{"delegate", "impossible", "it needs cgroup.kill, which is in Linux 5.14", "newer"}}},
+		{name: "delegate on a hybrid node", kernel: kernfstest.NewHybrid(),
+			edit: func(f *config.File) { f.Cgroup.Delegate = true },
+			want: []want{{"delegate", "impossible", "it needs cgroup v2 without v1 controllers", "boot with"}}},
 		{name: "settings of v2 on v1", kernel: kernfstest.NewV1(), edit: func(f *config.File) {
 			f.Cgroup.EnableControllers = []string{"io"}
 			f.Memory.HighPercent = 80

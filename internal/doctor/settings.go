@@ -13,8 +13,8 @@ import (
 // examineSettings reports individual settings that this node cannot carry out. A setting that it
 // can carry out, or that has its default, is not a finding.
 func (k *kernel) examineSettings() []Finding {
-	return slices.Concat(k.examineEnabled(), k.examineHigh(), k.examineDevices(), k.examineFlags(),
-		k.examineSoftLimit(), k.examineCgswap())
+	return slices.Concat(k.examineEnabled(), k.examineDelegate(), k.examineHigh(), k.examineDevices(),
+		k.examineFlags(), k.examineSoftLimit(), k.examineCgswap())
 }
 
 // examineEnabled reports which of enable_controllers the v2 tree cannot delegate.
@@ -36,6 +36,26 @@ func (k *kernel) examineEnabled() []Finding {
 		return []Finding{blocking(what, found+", and no job can begin", advice)}
 	}
 	return []Finding{impossible(what, found+"; the setting has no effect", advice)}
+}
+
+// examineDelegate reports whether jobs' owners get a cgroup.
+func (k *kernel) examineDelegate() []Finding {
+	const what, lost = "delegate", "delegate in [cgroup] has no effect: "
+	kill, unknown := k.has("cgroup.kill")
+	switch {
+	case !k.cfg.Cgroup.Delegate:
+		return nil
+	case k.tree.Mode() != cgroup.ModeV2:
+		return []Finding{impossible(what, lost+"it needs cgroup v2 without v1 controllers", bootV2)}
+	case !kill && !unknown:
+		return []Finding{impossible(what, lost+"it needs cgroup.kill, which is in Linux 5.14", "use a newer kernel")}
+	}
+	f := ok(what, "the owner of a job may divide its memory, cpu time and tasks in cgroups below it")
+	if !slices.ContainsFunc(k.mounts, func(m cgroup.Mount) bool { return slices.Contains(m.Options, "nsdelegate") }) {
+		f.Found += "; containers may move processes out of their cgroup namespaces, not out of the job"
+		f.Advice = "mount -o remount,nsdelegate " + k.v2.Path(".") + ", as systemd does"
+	}
+	return []Finding{f}
 }
 
 func (k *kernel) examineHigh() []Finding {
