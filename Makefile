@@ -110,14 +110,15 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 		packaging/hookhost-web.service packaging/pbs_jobs.service
 	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service' \
 		'$(DESTDIR)/lib/systemd/system/hookhost-web.service'
-	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json
+	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json \
+		packaging/containers/containers.conf
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 
 installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python) \
 	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) \
 	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
-	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json)
+	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf)
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
