@@ -22,6 +22,9 @@ type Request struct {
 	// PID is the process to attach (attach), or the leader of the session that MoM made for the
 	// program (launch). The leader waits there and becomes the program afterwards.
 	PID int `json:"pid,omitempty"`
+	// Login means, at attach, that PID is root's and will start a login session of the job's owner,
+	// such as sshd. It joins the job although it is not the owner's.
+	Login bool `json:"login,omitempty"`
 
 	// Launch only: the program, its arguments without the program's name, and its whole
 	// environment.

@@ -84,7 +84,7 @@ func markLaunch(j *cgroup.Job, m cgroup.JobMark, req *hostapi.Request) error {
 // ExecjobAttach adds a process that MoM did not start to the job and applies the job's resource
 // limits to it. It also adds the processes of the same session that belong to the job's owner. As
 // in PBS, it is not an error if the process is gone. It is one if the process belongs to another
-// user.
+// user. Only that of a login may be root's.
 func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	j, err := h.job(req)
 	if err != nil {
@@ -114,7 +114,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	}
 	defer p.hold.Close()
 	switch {
-	case !p.BelongsTo(owner):
+	case !p.BelongsTo(owner) && !(req.Login && p.BelongsTo(0)):
 		return reject("the process does not belong to the job's owner")
 	case p.Session == 1:
 		return reject("session 1 belongs to the system")

@@ -113,6 +113,29 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
+// A login's process is root's. It joins the job with what the owner has in its session, and what it
+// forks later starts there.
+func TestAttachOfALogin(t *testing.T) {
+	login := func(req *hostapi.Request) { req.Login = true }
+	attachNode(t, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		daemon := k.Spawn()
+		owners, roots := fork(t, k, daemon), fork(t, k, daemon)
+		k.SetProcess(owners, kernfstest.Attributes{UID: owner})
+		n.do(hostapi.EventAttach, "1.srv", withPID(daemon), login)
+		session := fork(t, k, daemon)
+		must.Equal(t, "inside", []int{daemon, owners, session}, n.inside("1.srv"))
+
+		foreign := k.Spawn()
+		k.SetProcess(foreign, kernfstest.Attributes{UID: stranger})
+		out, err := n.event(hostapi.EventAttach, "1.srv", withPID(foreign), login)
+		if err != nil || !out.Reject {
+			t.Errorf("another user's process: %+v, %v", out, err)
+		}
+		k.Exit(foreign)
+		k.Exit(roots)
+	})
+}
+
 // In a container, sessions that began outside it have no number. Only the process itself is
 // attached then.
 func TestAttachFromOutsideSession(t *testing.T) {
