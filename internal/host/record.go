@@ -86,6 +86,9 @@ func (h *Host) recordRun(ctx context.Context, e *event, v *Verdict) {
 		if !v.Reject || e.req.Event == hostapi.EventPostsuspend { // postsuspend reports what MoM has already done
 			advance(rec, e.req, now)
 		}
+		if !v.Reject && e.req.Event == hostapi.EventLaunch && rec.LaunchEnv == nil {
+			rec.LaunchEnv = launchEnv(e.req, v.Outcome)
+		}
 		alter(rec, e.request())
 		recordAnswers(rec, h.opt.Node, e.chain, now)
 		addLines(rec, v.JobStderr)

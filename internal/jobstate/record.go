@@ -52,6 +52,9 @@ type Record struct {
 	// begin or resize.
 	AttachEnv map[string]map[string]string `json:"attach_env,omitempty"`
 
+	// LaunchEnv holds variables of the first program that was launched here, for login sessions.
+	LaunchEnv map[string]string `json:"launch_env,omitempty"`
+
 	// WalltimeLimit is how long the job may run, as a hook reported; nil if nothing limits it.
 	WalltimeLimit *time.Duration `json:"walltime_limit,omitempty"` // nanoseconds
 
