@@ -28,27 +28,37 @@ const attachTime = 10 * time.Second
 // errors that may pass, because a rank that cannot be attached ends its job. Attaching twice does
 // no harm.
 func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, error) {
-	until := time.Now().Add(attachTime)
+	return Retry(ctx, socket, attachTime, func(client *api.Client) (api.Attached, error) {
+		return client.Attach(ctx, job, pid)
+	})
+}
+
+// Retry calls the daemon at socket. For so long it retries errors that may pass. The call may have
+// been carried out nevertheless, so twice must do no harm.
+func Retry[T any](
+	ctx context.Context, socket string, wait time.Duration, call func(*api.Client) (T, error),
+) (T, error) {
+	until := time.Now().Add(wait)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		attached, err := attachOnce(ctx, socket, job, pid)
+		answer, err := once(socket, call)
 		if err == nil || !mayPass(err, socket) || time.Now().After(until) {
-			return attached, err
+			return answer, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return attached, err
+			return answer, err
 		}
 	}
 }
 
-func attachOnce(ctx context.Context, socket, job string, pid int) (api.Attached, error) {
+func once[T any](socket string, call func(*api.Client) (T, error)) (answer T, err error) {
 	client, err := api.Dial(socket)
 	if err != nil {
-		return api.Attached{}, err
+		return answer, err
 	}
 	defer client.Close()
-	return client.Attach(ctx, job, pid)
+	return call(client)
 }
 
 // mayPass reports whether a failed call is worth a retry. The daemon may be restarting, for example
