@@ -44,7 +44,8 @@ var edges = map[string][]string{
 	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
 		"internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/mom",
 		"internal/nodestate", "internal/openpbs", "internal/pbs", "internal/plugin", "internal/proc",
-		"internal/metrics", "internal/report", "internal/reports", "internal/settings", "internal/systemd"},
+		"internal/metrics", "internal/pam", "internal/report", "internal/reports", "internal/settings",
+		"internal/systemd"},
 	"internal/devfilter": {"internal/devrule", "internal/kernfs"},
 	"internal/devrule":   {},
 	"internal/rapl":      {"internal/kernfs"},
@@ -65,6 +66,7 @@ var edges = map[string][]string{
 		"internal/report"},
 	"internal/mom":     {"hostapi", "internal/kernfs", "internal/passwd", "internal/pbs", "internal/proc"},
 	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
+	"internal/pam":     {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/openpbs": {"hostapi", "internal/pbs"},
@@ -104,7 +106,7 @@ var edges = map[string][]string{
 
 	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr", "internal/api",
 		"internal/config", "internal/daemon", "internal/doctor", "internal/mom", "internal/openpbs",
-		"internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
+		"internal/pam", "internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
 		"internal/reports", "internal/settings", "internal/tm", "internal/top", "internal/web"},
 }
 

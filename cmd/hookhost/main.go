@@ -119,7 +119,7 @@ job's cgroup, add processes to it, enforce its limits and report its usage.`,
 	root.AddCommand(
 		c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
 		c.jobsCommand(), c.topCommand(), c.reportCommand(), c.webCommand(), c.doctorCommand(), c.configCommand(),
-		c.openpbsCommand(), c.versionCommand(),
+		c.openpbsCommand(), c.pamCommand(), c.versionCommand(),
 	)
 	misuseFlags(root)
 	if isPBS(called) {

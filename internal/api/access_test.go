@@ -20,7 +20,7 @@ import (
 func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}}
 	socket := serve(t, b, func(s *Server) {
-		s.MoM = &pbsMoM{}
+		s.MoM, s.Logins = &pbsMoM{}, &logins{}
 		s.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "jobs 3") })
 	})
 	begin := `{"job":{"id":"12.srv"}}`
@@ -35,6 +35,8 @@ func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 		{"POST", "/v1/reload", "", 200, 403},
 		{"POST", "/v1/pbs/event", "x", 200, 403},
 		{"GET", "/v1/pbs/event", "", 404, 404},
+		{"POST", "/v1/login", `{"user":"alice","uid":65534}`, 200, 403},
+		{"GET", "/v1/login", "", 404, 404},
 		{"GET", "/v1/jobs", "", 200, 200},
 		{"GET", "/v1/jobs/1.srv/report", "", 200, 404},
 		{"GET", "/v1/jobs/2.srv/report", "", 200, 200},
@@ -227,7 +229,7 @@ func TestUnknownCallerMayNothing(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0)}}
 	s := NewServer(b, b, b, b)
 	for _, path := range []string{"GET /v1/jobs", "GET /v1/node", "POST /v1/reload", "POST /v1/events/execjob_begin",
-		"POST /v1/pbs/event", "POST /v1/attach"} {
+		"POST /v1/pbs/event", "POST /v1/attach", "POST /v1/login"} {
 		method, path, _ := strings.Cut(path, " ")
 		w := httptest.NewRecorder()
 		s.routes().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("{}")))

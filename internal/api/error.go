@@ -21,6 +21,7 @@ const (
 	KindDenied    = "denied"    // 403: the caller may not
 	KindNotFound  = "not_found" // 404: there is none, or the caller may not know of it
 	KindTooLarge  = "too_large" // 413
+	KindLogin     = "login"     // 403: a login is refused; the text is for the user
 	KindDamaged   = "damaged"   // 500: a report can no longer be read; 200: of a list
 )
 

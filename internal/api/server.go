@@ -3,6 +3,7 @@
 //	POST /v1/events/{event}      root         Request in, Outcome out
 //	POST /v1/pbs/event           root         MoM's input file in, changes out: see MoM
 //	POST /v1/attach              root, owner  {"job","pid"} in, Attached out
+//	POST /v1/login               root         Login in, Session out
 //	GET  /v1/jobs                everyone     {"jobs":[...]} that the caller may see
 //	POST /v1/jobs                root         {"id"}: the next id of this host's own jobs
 //	GET  /v1/jobs/{id}           root, owner  Job
@@ -60,6 +61,7 @@ type Server struct {
 	Meter     Meter
 	Metrics   http.Handler // answers /metrics
 	MoM       MoM          // answers the hook of pbs_mom
+	Logins    Logins
 	// Host is this host as exec_vnode names it.
 	Host string
 	// Refused, if set, is called with each call that was refused because of its caller. Several
@@ -127,6 +129,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOnly, maxEvent, s.event))
 	mux.Handle("POST /v1/pbs/event", s.endpoint(rootOnly, maxEvent, s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
+	mux.Handle("POST /v1/login", s.endpoint(rootOnly, maxSmall, s.login))
 	mux.Handle("GET /v1/jobs", s.question(s.jobs))
 	mux.Handle("POST /v1/jobs", s.endpoint(rootOnly, maxSmall, s.newJobID))
 	mux.Handle("GET /v1/jobs/{id}", s.question(s.job))

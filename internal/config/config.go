@@ -48,6 +48,7 @@ type File struct {
 	Private  Private  `toml:"private" json:"private"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
 	Billing  Billing  `toml:"billing" json:"billing"`
+	PAM      PAM      `toml:"pam" json:"pam"`
 	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs"`
 	Shim     Shim     `toml:"shim" json:"shim"`
 

@@ -32,6 +32,9 @@ func (p Paths) OpenReports(bounds func() reports.Bounds, failed func(error)) *re
 // Aux returns the directory of node files of jobs that `run` begins. It is beside the socket.
 func (p Paths) Aux() string { return p.beside("aux") }
 
+// LoginEnv returns the file with the variables of a login: see internal/pam.
+func (p Paths) LoginEnv() string { return p.beside("pam.env") }
+
 // beside returns the path of something that, like jobs, does not outlive the boot.
 func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
 

@@ -105,7 +105,7 @@ func Serve(ctx context.Context, o Options) error {
 // server returns the server of the API with all its backends.
 func (d *daemon) server() *api.Server {
 	s := api.NewServer(d, d.jobs, d, d.processes)
-	s.Reports, s.MoM, s.Host, s.Refused = d.jobs, d.mom, d.conf.node, d.refusals.note
+	s.Reports, s.MoM, s.Logins, s.Host, s.Refused = d.jobs, d.mom, d, d.conf.node, d.refusals.note
 	s.Meter, s.Metrics, s.ErrorLog = d.meter, d.endpoint.Handler, d.endpoint.ErrorLog
 	return s
 }

@@ -1,0 +1,78 @@
+package pam
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/api"
+)
+
+// Of returns a variable of an environment in the form of /proc/PID/environ. pam_exec(8) puts its
+// variables behind those of PAM's environment, which a user may have set (~/.pam_environment). So
+// of several variables of that name the last one counts. Go's os package returns the first.
+func Of(environ []byte, name string) string {
+	value := ""
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if v, is := bytes.CutPrefix(entry, []byte(name+"=")); is {
+			value = string(v)
+		}
+	}
+	return value
+}
+
+// lookupTime bounds how long the node's name services may take.
+const lookupTime = 10 * time.Second
+
+// These programs ask the name services. This program cannot do that, since it is linked without
+// libc. pam_exec sets no PATH.
+const (
+	idProgram     = "/usr/bin/id"
+	getentProgram = "/usr/bin/getent"
+)
+
+// Read returns the login that an environment of pam_exec describes, with the user's id and groups.
+// It fails if the user is not known. Groups that cannot be found out are left out.
+func Read(ctx context.Context, environ []byte) (api.Login, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	login := api.Login{
+		User: Of(environ, "PAM_USER"), From: Of(environ, "PAM_RHOST"), Job: Of(environ, "PBS_JOBID"),
+	}
+	out, err := exec.CommandContext(ctx, idProgram, "-u", "--", login.User).Output()
+	if err == nil {
+		login.UID, err = strconv.Atoi(strings.TrimSpace(string(out)))
+	}
+	if err != nil {
+		return login, fmt.Errorf("look up user %q: %w", login.User, err)
+	}
+	// If a group has no name, id prints its number and fails.
+	out, _ = exec.CommandContext(ctx, idProgram, "-Gnz", "--", login.User).Output()
+	login.Groups = strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+	return login, nil
+}
+
+// noSuchName is getent's exit status for a name that does not exist.
+const noSuchName = 2
+
+// Unknown returns the users and @groups of a list that do not exist.
+func Unknown(ctx context.Context, names []string) []string {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		group, is := strings.CutPrefix(name, "@")
+		database := "passwd"
+		if is {
+			database = "group"
+		}
+		var failed *exec.ExitError
+		err := exec.CommandContext(ctx, getentProgram, database, "--", group).Run()
+		return !errors.As(err, &failed) || failed.ExitCode() != noSuchName
+	})
+}
