@@ -78,8 +78,8 @@ var edges = map[string][]string{
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
 		"internal/config", "internal/devfilter", "internal/disk", "internal/inventory",
-		"internal/kernfs", "internal/openpbs", "internal/pbs", "internal/placement", "internal/plugin",
-		"internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
+		"internal/kernfs", "internal/openpbs", "internal/pam", "internal/pbs", "internal/placement",
+		"internal/plugin", "internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
 		"internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/rank",

@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/pam"
+)
+
+// sshdStack is what sshd asks PAM to do.
+const sshdStack = "/etc/pam.d/sshd"
+
+// examineLogins reports settings of [pam] without effect, and names that do not exist. It reports
+// nothing if [pam] lets everybody in.
+func examineLogins(ctx context.Context, cfg config.PAM) []Finding {
+	if cfg.Off() {
+		return nil
+	}
+	text, err := os.ReadFile(sshdStack)
+	if err != nil {
+		return []Finding{degraded("logins", err.Error()+": it is not known whether PAM calls hookhost",
+			"see docs/pam.md")}
+	}
+	unknown := pam.Unknown(ctx, slices.DeleteFunc(slices.Clone(cfg.Allow), func(name string) bool {
+		return slices.Contains(config.Default().PAM.Allow, name) // there is one for each distribution
+	}))
+	return []Finding{examineStack(cfg, string(text), unknown)}
+}
+
+// examineStack compares the settings with the text of a PAM stack. unknown are names of allow that
+// nobody has.
+func examineStack(cfg config.PAM, stack string, unknown []string) Finding {
+	const what = "logins"
+	var missing []string
+	for step, wanted := range map[string]bool{"account": cfg.Restrict, "session": cfg.Adopt != config.AdoptOff} {
+		if wanted && !calls(stack, step) {
+			missing = append(missing, "hookhost pam "+step)
+		}
+	}
+	slices.Sort(missing)
+	switch {
+	case len(missing) > 0:
+		return degraded(what, fmt.Sprintf("[pam] has no effect on ssh: %s does not call %s", sshdStack,
+			strings.Join(missing, " and ")), "add the lines of 'hookhost pam --help' to it, as docs/pam.md describes")
+	case len(unknown) > 0:
+		return degraded(what, "allow in [pam]: no such user or group: "+strings.Join(unknown, ", "),
+			"correct the name; that of a group begins with @")
+	}
+	return ok(what, sshdStack+" calls hookhost")
+}
+
+// calls reports whether a line of a PAM stack calls a step of `hookhost pam`.
+func calls(stack, step string) bool {
+	for line := range strings.Lines(stack) {
+		line, _, _ = strings.Cut(line, "#")
+		if strings.Contains(line, "hookhost") && strings.HasSuffix(strings.TrimSpace(line), " pam "+step) {
+			return true
+		}
+	}
+	return false
+}

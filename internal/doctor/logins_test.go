@@ -1,0 +1,32 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/config"
+)
+
+func TestLoginsAreExamined(t *testing.T) {
+	const account = "account required pam_exec.so quiet stdout /usr/bin/hookhost pam account\n"
+	const session = "session required pam_exec.so type=open_session /usr/bin/hookhost --socket /x pam session\n"
+	both := config.PAM{Restrict: true, Adopt: "newest"}
+	for _, tt := range []struct {
+		cfg     config.PAM
+		stack   string
+		unknown []string
+		want    string // "" for ok
+	}{
+		{both, account + session, nil, ""},
+		{config.PAM{Restrict: true, Adopt: "off"}, account, nil, ""},
+		{config.PAM{Adopt: "deny"}, session, nil, ""},
+		{both, account + "# " + session, nil, "does not call hookhost pam session"},
+		{both, "", nil, "hookhost pam account and hookhost pam session"},
+		{config.PAM{Restrict: true, Adopt: "off"}, account, []string{"@admin"}, "no such user or group: @admin"},
+	} {
+		f := examineStack(tt.cfg, tt.stack, tt.unknown)
+		if (f.Status == OK) != (tt.want == "") || !strings.Contains(f.Found, tt.want) {
+			t.Errorf("%+v with %q: %+v", tt.cfg, tt.stack, f)
+		}
+	}
+}
