@@ -46,11 +46,10 @@ func (w window) startsAfter(t time.Time) bool {
 	return t.Before(w.since)
 }
 
-// clean removes what the user's jobs have left since that time, until ctx ends. It fails with
+// clean removes what the user's jobs have left in that time, until ctx ends. It fails with
 // errInUse if any process belongs to the user, in a job or not. An error in one place does not keep
 // it from the others.
-func (c *cleaner) clean(ctx context.Context, uid int, since time.Time) error {
-	w := window{since, time.Now()}
+func (c *cleaner) clean(ctx context.Context, uid int, w window) error {
 	if err := c.unused(ctx, uid); err != nil {
 		return err
 	}

@@ -63,6 +63,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	}
 	if h.policy.Private.Cleans() {
 		if err := h.users.begin(ctx, job.ID, job.Owner.UID); err != nil {
+			h.users.forget(job.ID)
 			return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", job.ID, err)
 		}
 	}
@@ -115,6 +116,8 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 				h.log.WithField("job", id).Warn(err)
 			}
 		}
+	} else if err := h.users.forgetAll(); err != nil {
+		h.log.Warn(err)
 	}
 	return h.tidy(ctx, req)
 }

@@ -12,19 +12,22 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
 // users are the owners of jobs, and those whose leftovers have not been removed yet.
 //
-// Each has a file in dir, named by the uid. Its time is that of the begin of the first job since
-// leftovers were last removed. It does not belong to any job and does not outlive the boot.
+// Each has a file in dir, named by the uid. Its time of modification is the begin of the first job
+// since leftovers were last removed. Its time of access is the end of the last job, or noEnd while
+// there are jobs. Nobody reads or writes the file, so only this program changes these times. It
+// does not belong to any job and does not outlive the boot.
 //
 // A goroutine for each user removes leftovers, because there may be millions of them.
 type users struct {
 	dir   string
-	clean func(ctx context.Context, uid int, since time.Time) error
+	clean func(ctx context.Context, uid int, w window) error
 	log   *logrus.Entry
 
 	mu     sync.Mutex
@@ -43,13 +46,14 @@ type cleaning struct {
 // who lists /tmp can hold its lock (see kernfs.Unlisted), and the removal then takes longer.
 const cleanTime = 2 * time.Second
 
-func newUsers(dir string, clean func(context.Context, int, time.Time) error, log *logrus.Entry) *users {
+func newUsers(dir string, clean func(context.Context, int, window) error, log *logrus.Entry) *users {
 	return &users{dir: dir, clean: clean, log: log, owners: map[string]int{}, works: map[int]*cleaning{},
 		warned: map[int]string{}}
 }
 
 // begin notes that the user has a job, and ends a removal of the user's leftovers. Root, and an
-// owner whose uid is not known, are not noted, so that nothing of theirs is removed. Idempotent.
+// owner whose uid is not known, are not noted, so that nothing of theirs is removed. If begin
+// fails, the job counts nevertheless. Idempotent.
 func (u *users) begin(ctx context.Context, job string, uid int) error {
 	if uid <= 0 {
 		return nil
@@ -57,9 +61,6 @@ func (u *users) begin(ctx context.Context, job string, uid int) error {
 	u.mu.Lock()
 	u.owners[job] = uid
 	err := u.mark(uid)
-	if err != nil {
-		delete(u.owners, job)
-	}
 	c := u.works[uid]
 	u.mu.Unlock()
 	if c != nil {
@@ -68,6 +69,9 @@ func (u *users) begin(ctx context.Context, job string, uid int) error {
 	}
 	return err
 }
+
+// noEnd is the end of a user's last job while there are jobs.
+var noEnd = time.Unix(0, 0)
 
 // mark makes the user's file unless there is one. The caller holds mu.
 func (u *users) mark(uid int) error {
@@ -78,7 +82,23 @@ func (u *users) mark(uid int) error {
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return errors.Join(f.Close(), os.Chtimes(u.path(uid), noEnd, time.Time{}))
+}
+
+// window returns the time in which the user's jobs ran, and notes that the last one has ended. If
+// there is no file of the user, the error is fs.ErrNotExist. The caller holds mu.
+func (u *users) window(uid int) (window, error) {
+	path := u.path(uid)
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return window{}, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	w := window{time.Unix(st.Mtim.Unix()), time.Unix(st.Atim.Unix())}
+	if !w.until.Equal(noEnd) {
+		return w, nil
+	}
+	w.until = time.Now()
+	return w, os.Chtimes(path, w.until, time.Time{})
 }
 
 func (u *users) path(uid int) string { return filepath.Join(u.dir, strconv.Itoa(uid)) }
@@ -91,6 +111,10 @@ func (u *users) forget(job string) (uid int, found bool) {
 	delete(u.owners, job)
 	return uid, found
 }
+
+// forgetAll removes the files of all users. Otherwise what a user makes while nothing is removed
+// would be removed once that is enabled again.
+func (u *users) forgetAll() error { return os.RemoveAll(u.dir) }
 
 // end notes that a job is over. If it was its owner's last one, end begins to remove the owner's
 // leftovers and waits up to cleanTime.
@@ -133,7 +157,18 @@ func (u *users) cleanAll() error {
 func (u *users) start(uid int) *cleaning {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if c := u.works[uid]; c != nil || u.hasJob(uid) {
+	if u.hasJob(uid) {
+		return nil
+	}
+	w, err := u.window(uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		u.warn(uid, err)
+		return nil
+	}
+	if c := u.works[uid]; c != nil {
 		return c
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -142,7 +177,7 @@ func (u *users) start(uid int) *cleaning {
 	go func() {
 		defer close(c.done)
 		defer cancel()
-		u.finish(ctx, uid, u.run(ctx, uid))
+		u.finish(ctx, uid, u.clean(ctx, uid, w))
 	}()
 	return c
 }
@@ -157,19 +192,7 @@ func (u *users) hasJob(uid int) bool {
 	return false
 }
 
-func (u *users) run(ctx context.Context, uid int) error {
-	info, err := os.Lstat(u.path(uid))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return u.clean(ctx, uid, info.ModTime())
-}
-
 // finish removes the user's file after a complete removal. Otherwise exechost_periodic tries again.
-// A problem is logged once.
 func (u *users) finish(ctx context.Context, uid int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,6 +206,11 @@ func (u *users) finish(ctx context.Context, uid int, err error) {
 			return
 		}
 	}
+	u.warn(uid, err)
+}
+
+// warn logs once why something of the user is not removed now. The caller holds mu.
+func (u *users) warn(uid int, err error) {
 	text := fmt.Sprintf("what jobs of uid %d left is removed later: %v", uid, err)
 	if errors.Is(err, errInUse) {
 		u.log.Debug(text)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -27,16 +27,22 @@ func TestLeftoversWaitForTheUsersLastProcess(t *testing.T) {
 	n.call(hostapi.EventBegin, job)
 	n.as(uid, "echo >file")
 	n.call(hostapi.EventEnd, job)
+	tick()
+	n.as(uid, "echo >logins")
 	n.start(cleanSettings)
 	n.hostCall(hostapi.EventStartup)
 	n.hostCall(hostapi.EventPeriodic)
-	must.Equal(t, "left", []string{"file"}, names(t, n.shared))
+	must.Equal(t, "left", []string{"file", "logins"}, names(t, n.shared))
 	must.Equal(t, "users to be cleaned", []string{strconv.Itoa(uid)}, n.marks())
 	kill()
 	login.Wait()
+	want := none
+	if knowsBirth(t, n.shared) {
+		want = []string{"logins"} // was made after the job's end
+	}
 	must.Eventually(t, "exechost_periodic removes it", func() bool {
 		n.hostCall(hostapi.EventPeriodic)
-		return len(names(t, n.shared)) == 0
+		return slices.Equal(names(t, n.shared), want)
 	})
 }
 
@@ -55,6 +61,23 @@ func TestStartupSparesUsersWithJobs(t *testing.T) {
 	must.Equal(t, "left after the end", none, names(t, n.shared))
 }
 
+// What a user makes while clean_dirs is not set is not removed later.
+func TestUsersAreForgottenWithoutCleanDirs(t *testing.T) {
+	n := newNode(t, cleanSettings)
+	uid := newOwner()
+	job := jobOf("7.srv", uid)
+	n.call(hostapi.EventBegin, job)
+	n.start(tmpSettings)
+	n.hostCall(hostapi.EventStartup, job)
+	must.Equal(t, "users to be cleaned", none, n.marks())
+	n.call(hostapi.EventEnd, job)
+	n.as(uid, "echo >file")
+	n.start(cleanSettings)
+	n.hostCall(hostapi.EventStartup)
+	n.hostCall(hostapi.EventPeriodic)
+	must.Equal(t, "left", []string{"file"}, names(t, n.shared))
+}
+
 func TestNothingOfRootsIsRemoved(t *testing.T) {
 	n := newNode(t, cleanSettings)
 	job := jobOf("7.srv", 0)
@@ -71,10 +94,10 @@ func TestNothingOfRootsIsRemoved(t *testing.T) {
 func TestBeginEndsARemoval(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(t.Output())
-	began := make(chan time.Time)
+	began := make(chan window)
 	result := make(chan error)
-	u := newUsers(filepath.Join(t.TempDir(), "users"), func(ctx context.Context, _ int, since time.Time) error {
-		began <- since
+	u := newUsers(filepath.Join(t.TempDir(), "users"), func(ctx context.Context, _ int, w window) error {
+		began <- w
 		select {
 		case err := <-result:
 			return err
@@ -86,17 +109,21 @@ func TestBeginEndsARemoval(t *testing.T) {
 	cancel() // no event waits
 	must.NoError(t, u.begin(ctx, "7.srv", 1000))
 	u.end(ctx, "7.srv")
-	since := must.Receive(t, "a removal", began)
+	first := must.Receive(t, "a removal", began)
 	must.NoError(t, u.begin(t.Context(), "8.srv", 1000)) // waits until it has ended
+	tick()
 	u.end(ctx, "8.srv")
-	if again := must.Receive(t, "another removal", began); !again.Equal(since) {
-		t.Errorf("since %v, the first job began at %v", again, since)
+	second := must.Receive(t, "another removal", began)
+	if !second.since.Equal(first.since) || !second.until.After(first.until) {
+		t.Errorf("%v after %v", second, first)
 	}
 	u.end(ctx, "8.srv") // the event may be repeated
 	result <- errors.New("test")
 	must.Eventually(t, "it has ended", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return len(u.works) == 0 })
 	must.NoError(t, u.cleanAll())
-	must.Receive(t, "a removal after a failure", began)
+	if third := must.Receive(t, "a removal after a failure", began); !third.until.Equal(second.until) {
+		t.Errorf("until %v, the last job ended at %v", third.until, second.until)
+	}
 	result <- nil
 	must.Eventually(t, "the user is forgotten", func() bool { return len(names(t, u.dir)) == 0 })
 }

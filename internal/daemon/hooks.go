@@ -45,8 +45,9 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 // frequent, so that a process outside its job does not stay free for long. devices and walltime
 // come after cgroup, because the filter and the signals need the cgroup that it has made. private
 // comes last, because it removes files of processes that cgroup has ended. It also runs without
-// [private] while a job that began earlier has a TMPDIR. The alarms are shorter than pbs_mom's for
-// the shim (integrations/openpbs), so that the fail_action of a hook that hangs reaches pbs_mom.
+// [private] as long as there is something that it has to remove. The alarms are shorter than
+// pbs_mom's for the shim (integrations/openpbs), so that the fail_action of a hook that hangs
+// reaches pbs_mom.
 func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 	if !cfg.Host.Enabled {
 		return nil, nil
@@ -69,7 +70,7 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 		{"devices", 110, cfg.Devices.Enabled, 60, usual, offline},
 		{"walltime", 120, cfg.Walltime.Enabled, 60, usual, offline},
 		{"mpi", 130, cfg.MPI.Enabled, 30, 30, nil},
-		{"private", 140, cfg.Private.TMP || cfg.Private.Cleans() || p.hasTmpDirs(), 60, usual, offline},
+		{"private", 140, cfg.Private.TMP || cfg.Private.Cleans() || p.hasPrivate(), 60, usual, offline},
 	} {
 		if !b.enabled {
 			continue

@@ -38,10 +38,14 @@ func (p Paths) LoginEnv() string { return p.beside("pam.env") }
 // beside returns the path of something that, like jobs, does not outlive the boot.
 func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
 
-// hasTmpDirs reports whether hook private has made a TMPDIR that exists.
-func (p Paths) hasTmpDirs() bool {
-	dirs, err := os.ReadDir(p.beside("tmp"))
-	return err == nil && len(dirs) > 0
+// hasPrivate reports whether there are files of hook private: TMPDIRs, or users to be cleaned.
+func (p Paths) hasPrivate() bool {
+	for _, name := range []string{"tmp", "users"} {
+		if files, err := os.ReadDir(p.beside(name)); err == nil && len(files) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // records returns the directory of live jobs of a prefix. Only the holder of the prefix's lock
