@@ -71,6 +71,9 @@ func TestLoginIsPartOfTheUsersJob(t *testing.T) {
 	n.begin(t, "7.x")
 	s.refused(t, "stranger", "No login: stranger has no job on ")
 	s.session(t, "nobody", "7.x")
+	if r := s.login("nobody", "echo $PBS_JOB_MEM $PBS_JOB_NCPUS"); r.stdout != "67108864 1\n" {
+		t.Errorf("what the job got: %+v", r)
+	}
 
 	// scp and sftp, a terminal, an agent and a second channel of a connection are no different.
 	must.NoError(t, os.WriteFile(n.path("home/file"), []byte("text"), 0o644))

@@ -81,6 +81,7 @@ func (h *hook) beginJob(ctx context.Context, req *hostapi.Request) (*hostapi.Out
 	if err := h.bill(&state{JobMark: mark}, req.Job, out.Usage, true); err != nil { // counting starts here
 		h.logOf(j.ID()).Warn(err)
 	}
+	out.AttachEnv = h.policy.variables(mark, a)
 	out.CallAgain = h.soonestCall(0)
 	return out, nil
 }

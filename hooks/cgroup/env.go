@@ -1,8 +1,6 @@
 package main
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,12 +12,15 @@ import (
 // A job's programs can read in their environment what the job got on this host. They may choose the
 // size of a heap by it, or the number of threads. Hook devices adds PBS_JOB_GPUS.
 
-// variables returns the variables for the programs of a job with the mark m and the request a. An
-// amount that is unknown or unlimited has an empty value. m has no limits if the job began before
-// hookhost was installed.
+// variableNames are the variables that a job's programs may have.
+var variableNames = []string{"PBS_JOB_CPUS", "PBS_JOB_MEM", "PBS_JOB_NCPUS", "PBS_JOB_WALLTIME"}
+
+// variables returns the variables for the programs of a job with the mark m and the request a. What
+// is unknown or unlimited has no variable. m has no limits if the job began before hookhost was
+// installed.
 func (p *policy) variables(m cgroup.JobMark, a ask) map[string]string {
-	env := map[string]string{"PBS_JOB_CPUS": ""}
-	if m.Limits != nil {
+	env := map[string]string{}
+	if m.Limits != nil && !m.Limits.CPUs.IsEmpty() {
 		env["PBS_JOB_CPUS"] = m.Limits.CPUs.String()
 	}
 	for name, amount := range map[string]int64{
@@ -27,7 +28,6 @@ func (p *policy) variables(m cgroup.JobMark, a ask) map[string]string {
 		"PBS_JOB_NCPUS":    int64(m.NCPUs),
 		"PBS_JOB_WALLTIME": int64(p.walltime(a) / time.Second),
 	} {
-		env[name] = ""
 		if amount > 0 {
 			env[name] = strconv.FormatInt(amount, 10)
 		}
@@ -59,17 +59,12 @@ func (p *policy) walltime(a ask) time.Duration {
 	return p.Walltime.Limit(asked)
 }
 
-// setVariables makes the answer to a launch or an attach set the variables that have a value. At a
-// launch it removes the others, which qsub -V may have copied from another job. Attach needs no
-// Outcome.AttachEnv of begin: it reads the job's mark in any case.
+// setVariables makes a launch set these variables. It removes the others, which qsub -V may have
+// copied from another job.
 func setVariables(out *hostapi.Outcome, req *hostapi.Request, env map[string]string) {
-	out.SetEnv = map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		_, has := req.Env[name] // only launch has an environment
-		switch {
-		case env[name] != "":
-			out.SetEnv[name] = env[name]
-		case has:
+	out.SetEnv = env
+	for _, name := range variableNames {
+		if _, passed := req.Env[name]; passed && env[name] == "" {
 			out.UnsetEnv = append(out.UnsetEnv, name)
 		}
 	}

@@ -59,23 +59,25 @@ func TestVariablesFollowTheJob(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
 		const id = "1[2].srv"
 		big, small := asks("ncpus=2", "mem=128mb", "walltime=60"), asks("ncpus=1")
-		n.do(hostapi.EventBegin, id, big)
-		n.do(hostapi.EventResize, id, small)
+		wantBig := map[string]string{"PBS_JOB_MEM": "134217728", "PBS_JOB_NCPUS": "2", "PBS_JOB_CPUS": "0-1",
+			"PBS_JOB_WALLTIME": "60"}
+		wantSmall := map[string]string{"PBS_JOB_NCPUS": "1", "PBS_JOB_CPUS": "0"}
+		must.Equal(t, "attached after begin", wantBig, n.do(hostapi.EventBegin, id, big).AttachEnv)
+		must.Equal(t, "attached after a resize", wantSmall, n.do(hostapi.EventResize, id, small).AttachEnv)
 		passedOn := func(req *hostapi.Request) {
 			req.Env = map[string]string{"PBS_JOB_MEM": "1", "PBS_JOB_NCPUS": "64", "PBS_JOB_ID": "9"}
 		}
-		want := map[string]string{"PBS_JOB_NCPUS": "1", "PBS_JOB_CPUS": "0"}
 		out := n.do(hostapi.EventLaunch, id, small, passedOn)
-		must.Equal(t, "launch: set", want, out.SetEnv)
+		must.Equal(t, "launch: set", wantSmall, out.SetEnv)
 		must.Equal(t, "launch: unset", []string{"PBS_JOB_MEM"}, out.UnsetEnv)
 
-		n.reboot() // the mark shows the size
-		out = n.do(hostapi.EventAttach, id, small, withPID(n.start(t, nil)))
-		must.Equal(t, "attach: set", want, out.SetEnv)
+		n.restart() // the mark shows the size
+		out = n.do(hostapi.EventPeriodic, "", func(req *hostapi.Request) {
+			req.JobList[id].ResourceList = hostapi.Resources{"ncpus": "1"}
+		})
+		must.Equal(t, "attached after the record was lost", wantSmall, out.Jobs[id].AttachEnv)
 
 		n.do(hostapi.EventResize, id, big)
-		want = map[string]string{"PBS_JOB_MEM": "134217728", "PBS_JOB_NCPUS": "2", "PBS_JOB_CPUS": "0-1",
-			"PBS_JOB_WALLTIME": "60"}
-		must.Equal(t, "launch of the larger job", want, n.do(hostapi.EventLaunch, id, big, passedOn).SetEnv)
+		must.Equal(t, "launch of the larger job", wantBig, n.do(hostapi.EventLaunch, id, big, passedOn).SetEnv)
 	})
 }

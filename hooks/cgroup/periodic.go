@@ -171,6 +171,9 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 		CallAgain: h.soonestCall(s.nextLook())}
 	update.Diag, update.JobStderr = h.reportKills(ctx, j, s, u, counters, false)
 	update.Notes = update.JobStderr
+	if a, err := askOf(job, node); err == nil { // for a job whose record was lost
+		update.AttachEnv = h.policy.variables(s.JobMark, a)
+	}
 	if s.account != (account{}) {
 		update.State = s.encode()
 	}

@@ -126,7 +126,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	// pbs_cgroups leaves such processes alone. But usually they are MPI ranks whose launcher calls
 	// pbs_attach, and a job's limits are meant for all its ranks. A rank that came by ssh has the
 	// limits of sshd (RLIMIT_MEMLOCK), which have nothing to do with the job.
-	a, limits, err := h.launchLimits(req)
+	_, limits, err := h.launchLimits(req)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,6 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 		}
 	}
 	out := &hostapi.Outcome{CallAgain: again}
-	setVariables(out, req, h.policy.variables(s.JobMark, a))
 	if s.PerTask {
 		out.State = s.encode()
 	} // else there is no state to store: what matters is on the cgroup, and the next measurement reports

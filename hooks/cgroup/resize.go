@@ -39,7 +39,8 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	if err != nil {
 		return nil, err
 	}
-	if err := h.change(j, z, old, resized(old, req.Job, z)); err != nil {
+	mark := resized(old, req.Job, z)
+	if err := h.change(j, z, old, mark); err != nil {
 		return nil, err
 	}
 	h.resized(j.ID())
@@ -52,6 +53,7 @@ func (h *hook) ExecjobResize(ctx context.Context, req *hostapi.Request) (*hostap
 	}
 	out := &hostapi.Outcome{
 		Notes: z.notes, ResourcesUsed: hostapi.Resources{"ncpus": fmt.Sprint(u.NCPUs)}, Usage: u,
+		AttachEnv: h.policy.variables(mark, a),
 	}
 	if s.account != (account{}) {
 		out.State = s.encode()
