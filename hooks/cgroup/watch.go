@@ -38,6 +38,7 @@ func (h *hook) watch(j *cgroup.Job) {
 		f := h.follower(j, c)
 		var enforcing sync.WaitGroup
 		enforcing.Go(func() { f.run(ctx, w.resized) })
+		enforcing.Go(func() { h.pin(ctx, j) })
 		stop := c.draw()
 		h.follow(ctx, cancel, f)
 		enforcing.Wait()
@@ -51,6 +52,18 @@ func (h *hook) watch(j *cgroup.Job) {
 			}
 		})
 	}()
+}
+
+// pin makes sure until ctx ends that the processes of a delegated job can be listed.
+func (h *hook) pin(ctx context.Context, j *cgroup.Job) {
+	unpin, err := j.Pin()
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
+		h.logOf(j.ID()).Warn(err)
+	}
+	if unpin != nil {
+		<-ctx.Done()
+		unpin()
+	}
 }
 
 // follow watches the job until ctx ends or its cgroup is gone. In the latter case it calls end. A

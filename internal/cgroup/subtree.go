@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +29,8 @@ import (
 //
 // The owner can hold the locks of main and of the directories in it for any time: see
 // kernfs.Unlisted. So nothing here lists or changes these directories, or opens files below main,
-// except for Remove. That waits no longer than its caller allows.
+// except for Remove. That waits no longer than its caller allows. Files of main itself can be
+// opened meanwhile if they have been opened before: see Pin.
 
 // outerGroup contains processes that came when the owner had passed controllers down from main. It
 // exists only if there were any. No controllers are passed down from it, so it accepts processes.
@@ -104,6 +106,31 @@ func (j *Job) walk(d directory, do func(directory) error) error {
 	return d.walk(do)
 }
 
+// Pin makes sure that the lists of main's processes can always be opened, until unpin is called.
+// The kernel finds a file that was opened before by its dentry, without the lock of the directory.
+// But it frees dentries of files that are not open when memory is short. For a job that is not
+// delegated, Pin does nothing, and unpin is nil.
+func (j *Job) Pin() (unpin func(), err error) {
+	if !j.delegated() {
+		return nil, nil
+	}
+	var files []kernfs.File
+	unpin = func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	for _, name := range []string{"cgroup.procs", "cgroup.threads"} {
+		f, err := j.home().OpenFile(mainGroup+"/"+name, os.O_RDONLY)
+		if err != nil {
+			unpin()
+			return nil, fmt.Errorf("pin files of job %s: %w", j.id, j.found(err))
+		}
+		files = append(files, f)
+	}
+	return unpin, nil
+}
+
 // delegatedProcesses returns the processes of a delegated job.
 func (j *Job) delegatedProcesses() ([]int, error) {
 	d := j.home()
@@ -166,7 +193,7 @@ func (j *Job) admit(i int, p Process, check func() error) error {
 	if err != nil {
 		return err
 	}
-	return enter(outer, p, nil)
+	return enter(outer, p, check)
 }
 
 // freeFromOwnLimits moves dying processes of a delegated job to outer. They die slowly if their

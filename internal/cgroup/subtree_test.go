@@ -134,10 +134,15 @@ func TestHeldDirectoryOfADelegatedJobHoldsUpNoOther(t *testing.T) {
 				must.NoError(t, os.Mkdir(main+made, 0o755), os.Chown(main+made, ownerUID, -1))
 			}
 			a := startActor(t, j.Join())
+			unpin, err := j.Pin()
+			must.NoError(t, err)
+			defer unpin()
 			held := main + tt.held
 			release := kernfstest.HoldDirectory(t, held)
 			made := make(chan error, 1)
 			go func() { made <- unix.Mkdir(held+"/queued", 0o755) }() // those who come after it wait
+			// As when memory is short. The test waits here if Processes needs the lock.
+			must.NoError(t, os.WriteFile("/proc/sys/vm/drop_caches", []byte("2"), 0))
 			pids, err := j.Processes()
 			wantPids(t, "in the job", pids, err, a.pid())
 			_, err = j.Kill(soon(t))
