@@ -319,13 +319,17 @@ func TestMemoryIsEnabledBesideAJob(t *testing.T) {
 func TestEnforceChanges(t *testing.T) {
 	edit := func(c *config.File) { c.Memory.ReservePercent = 0 }
 	onFakes(t, edit, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		testEnforceChanges(t, n, func(bytes int64) { k.Charge(n.launch("1.srv"), kernfstest.Memory{Anon: bytes}) })
+		testEnforceChanges(t, n, func(bytes int64) {
+			pid := n.launch("1.srv")
+			n.hook.unwatch("1.srv") // because it would kill the job for exceeding its mem
+			k.Charge(pid, kernfstest.Memory{Anon: bytes})
+		})
 	})
 	t.Run("kernel", func(t *testing.T) {
 		n := realNode(t, edit)
 		testEnforceChanges(t, n, func(bytes int64) {
 			enter := n.launches("1.srv")
-			n.hook.unwatch("1.srv") // because it would kill the job for exceeding its mem
+			n.hook.unwatch("1.srv")
 			startActor(t, enter, "hold", fmt.Sprint(bytes), "/dev/null")
 		})
 	})
