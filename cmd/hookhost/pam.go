@@ -33,7 +33,7 @@ func (c *cli) pamCommand() *cobra.Command {
 		Use:   "pam account|environment|session",
 		Short: "Let users log in where they have a job, and make their sessions part of it",
 		Long: `PAM calls this command at each login, by pam_exec(8), if these lines are in /etc/pam.d/sshd: the
-first before common-account, the others at the end, behind pam_systemd:
+first before common-account, the others after common-session and pam_limits and before pam_env.
 
   account  required                   pam_exec.so quiet stdout /usr/bin/hookhost pam account
   session  [success=ignore default=1] pam_exec.so quiet type=open_session /usr/bin/hookhost pam environment
@@ -65,8 +65,10 @@ standard output, which pam_exec shows to the user.`,
 	}
 }
 
-// ignoreEnvironment resets paths that come from the environment, which a user may have set.
+// ignoreEnvironment clears the environment, which a user may have set, and resets the paths that
+// come from it. readLogin reads what pam_exec has set.
 func (c *cli) ignoreEnvironment(cmd *cobra.Command) {
+	os.Clearenv()
 	for _, p := range []struct {
 		flag, otherwise string
 		path            *string
@@ -129,7 +131,7 @@ func (c *cli) pamSession(ctx context.Context) error {
 	return refused(err)
 }
 
-// readLogin reads the login from the environment that pam_exec sets.
+// readLogin reads the login from the environment that pam_exec has set.
 func readLogin(ctx context.Context) (api.Login, error) {
 	environ, err := os.ReadFile("/proc/self/environ")
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,6 +120,16 @@ func TestLoginIsPartOfTheUsersJob(t *testing.T) {
 	s.session(t, "nobody", "7.x")
 	if exists(n.path("run/pam.env")) {
 		t.Error("the file of variables is left")
+	}
+	loaded, err := filepath.Glob(n.path("home/loaded.*"))
+	must.NoError(t, err)
+	for _, file := range loaded { // by the dynamic linker, in the programs of a session
+		if info, err := os.Stat(file); err != nil || info.Sys().(*syscall.Stat_t).Uid == 0 {
+			t.Errorf("a program of root's has the user's variables: %s, %v", file, err)
+		}
+	}
+	if len(loaded) == 0 {
+		t.Error("~/.pam_environment has no effect")
 	}
 }
 

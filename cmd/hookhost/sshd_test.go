@@ -19,18 +19,21 @@ type sshd struct {
 	port string
 }
 
-// startSSHD mounts the folder etc of the folder $1 and becomes sshd.
+// startSSHD mounts the folder etc of the folder $1 and becomes sshd. It needs a folder in /run,
+// which is only the machine's own if PAM asks logind.
 const startSSHD = `set -e
 mount --bind "$1/etc" /etc
-mount -t tmpfs tmpfs /run
-mkdir /run/sshd
+grep -q pam_systemd /etc/pam.d/sshd || mount -t tmpfs tmpfs /run
+mkdir -p /run/sshd
 exec /usr/sbin/sshd -D -e -f "$1/ssh/sshd_config"`
 
-// pamStack is what docs/pam.md has, with the node's paths. As on Debian, users may set variables.
+// pamStack is what docs/pam.md has, with the node's paths. But users may set variables before
+// hookhost is called.
 const pamStack = `auth    required pam_deny.so
 account required pam_permit.so
 account required pam_exec.so quiet stdout %[1]s pam account
 session required pam_permit.so
+%[3]s
 session optional pam_env.so user_readenv=1 envfile=/dev/null
 session [success=ignore default=1] pam_exec.so quiet type=open_session %[1]s pam environment
 session optional pam_env.so envfile=%[2]s
@@ -42,6 +45,12 @@ func newSSHD(n *node) *sshd {
 	if os.Getenv("HOOKHOST_TEST_BIN") != "" {
 		kernfstest.Elsewhere(n.t, "sshd: this machine's kernel tests have it")
 	}
+	return newSSHDWith(n, "")
+}
+
+// newSSHDWith is newSSHD with further lines of the PAM stack, before those of hookhost.
+func newSSHDWith(n *node, lines string) *sshd {
+	n.t.Helper()
 	for _, program := range []string{"/usr/sbin/sshd", "ssh", "ssh-keygen", "unshare"} {
 		if _, err := exec.LookPath(program); err != nil {
 			kernfstest.Skip(n.t, "needs %s: scripts/need packages", program)
@@ -56,8 +65,9 @@ func newSSHD(n *node) *sshd {
 	}
 	hookhost := fmt.Sprintf("%s --config %s --state %s --socket %s", filepath.Join(built, "hookhost"),
 		n.path("hookhost.toml"), n.path("state"), n.path("run/s"))
-	s.file("etc/pam.d/sshd", fmt.Sprintf(pamStack, hookhost, n.path("run/pam.env")))
-	s.file("home/.pam_environment", "PAM_USER DEFAULT=root\nPAM_TYPE DEFAULT=account\n")
+	s.file("etc/pam.d/sshd", fmt.Sprintf(pamStack, hookhost, n.path("run/pam.env"), lines))
+	s.file("home/.pam_environment", "PAM_USER DEFAULT=root\nPAM_TYPE DEFAULT=account\n"+
+		"LD_DEBUG DEFAULT=files\nLD_DEBUG_OUTPUT DEFAULT="+n.path("home/loaded")+"\n")
 	home := "::" + n.path("home") + ":/bin/sh"
 	s.users("passwd", "nobody:x:65534:65534"+home, "stranger:x:65533:65533"+home)
 	s.users("shadow", "nobody:*:19000:0:99999:7:::", "stranger:*:19000:0:99999:7:::")
@@ -79,7 +89,7 @@ Subsystem sftp internal-sftp
 	log, err := os.Create(n.path("sshd.log"))
 	must.NoError(n.t, err)
 	defer log.Close()
-	daemon := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", startSSHD, "sh", n.dir)
+	daemon := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", startSSHD, "sh", n.dir)
 	daemon.Stdout, daemon.Stderr = log, log
 	must.NoError(n.t, daemon.Start())
 	n.t.Cleanup(func() {

@@ -46,6 +46,10 @@ func examineStack(cfg config.PAM, stack string, unknown []string) Finding {
 	case len(missing) > 0:
 		return degraded(what, fmt.Sprintf("[pam] has no effect on ssh: %s does not call %s", sshdStack,
 			strings.Join(missing, " and ")), "add the lines of 'hookhost pam --help' to it, as docs/pam.md describes")
+	case readsUsersFirst(stack):
+		return degraded(what, sshdStack+" reads variables of users (user_readenv=1) before it calls hookhost: "+
+			"with GOMAXPROCS they can make it use the node's memory", "move hookhost's session lines before "+
+			"those of pam_env, as docs/pam.md describes")
 	case len(unknown) > 0:
 		return degraded(what, "allow in [pam]: no such user or group: "+strings.Join(unknown, ", "),
 			"correct the name; that of a group begins with @")
@@ -60,6 +64,20 @@ func calls(stack, step string) bool {
 		if strings.Contains(line, "hookhost") && strings.HasSuffix(strings.TrimSpace(line), " pam "+step) {
 			return true
 		}
+	}
+	return false
+}
+
+// readsUsersFirst reports whether pam_env reads a file of the user's before hookhost is called for
+// the session.
+func readsUsersFirst(stack string) bool {
+	before := ""
+	for line := range strings.Lines(stack) {
+		line, _, _ = strings.Cut(line, "#")
+		if calls(line, "environment") || calls(line, "session") {
+			return strings.Contains(before, "user_readenv=1")
+		}
+		before += line + "\n"
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 func TestLoginsAreExamined(t *testing.T) {
 	const account = "account required pam_exec.so quiet stdout /usr/bin/hookhost pam account\n"
 	const session = "session required pam_exec.so type=open_session /usr/bin/hookhost --socket /x pam session\n"
+	const variables = "session required pam_env.so user_readenv=1 envfile=/etc/default/locale\n"
 	both := config.PAM{Restrict: true, Adopt: "newest"}
 	for _, tt := range []struct {
 		cfg     config.PAM
@@ -22,6 +23,9 @@ func TestLoginsAreExamined(t *testing.T) {
 		{config.PAM{Adopt: "deny"}, session, nil, ""},
 		{both, account + "# " + session, nil, "does not call hookhost pam session"},
 		{both, "", nil, "hookhost pam account and hookhost pam session"},
+		{both, account + session + variables, nil, ""},
+		{both, account + "#" + variables + session, nil, ""},
+		{both, account + variables + session, nil, "before it calls hookhost"},
 		{config.PAM{Restrict: true, Adopt: "off"}, account, []string{"@admin"}, "no such user or group: @admin"},
 	} {
 		f := examineStack(tt.cfg, tt.stack, tt.unknown)

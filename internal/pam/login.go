@@ -37,6 +37,14 @@ const (
 	getentProgram = "/usr/bin/getent"
 )
 
+// ask runs one of these programs without an environment. A user may have set variables that
+// pam_exec passes on (~/.pam_environment): LD_PRELOAD would run the user's code as root.
+func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = []string{}
+	return cmd.Output()
+}
+
 // Read returns the login that an environment of pam_exec describes, with the user's id and groups.
 // It fails if the user is not known. Groups that cannot be found out are left out.
 func Read(ctx context.Context, environ []byte) (api.Login, error) {
@@ -45,7 +53,7 @@ func Read(ctx context.Context, environ []byte) (api.Login, error) {
 	login := api.Login{
 		User: Of(environ, "PAM_USER"), From: Of(environ, "PAM_RHOST"), Job: Of(environ, "PBS_JOBID"),
 	}
-	out, err := exec.CommandContext(ctx, idProgram, "-u", "--", login.User).Output()
+	out, err := ask(ctx, idProgram, "-u", "--", login.User)
 	if err == nil {
 		login.UID, err = strconv.Atoi(strings.TrimSpace(string(out)))
 	}
@@ -53,7 +61,7 @@ func Read(ctx context.Context, environ []byte) (api.Login, error) {
 		return login, fmt.Errorf("look up user %q: %w", login.User, err)
 	}
 	// If a group has no name, id prints its number and fails.
-	out, _ = exec.CommandContext(ctx, idProgram, "-Gnz", "--", login.User).Output()
+	out, _ = ask(ctx, idProgram, "-Gnz", "--", login.User)
 	login.Groups = strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
 	return login, nil
 }
@@ -72,7 +80,7 @@ func Unknown(ctx context.Context, names []string) []string {
 			database = "group"
 		}
 		var failed *exec.ExitError
-		err := exec.CommandContext(ctx, getentProgram, database, "--", group).Run()
+		_, err := ask(ctx, getentProgram, database, "--", group)
 		return !errors.As(err, &failed) || failed.ExitCode() != noSuchName
 	})
 }

@@ -1,6 +1,7 @@
 package pam
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +23,20 @@ func TestLastVariableCounts(t *testing.T) {
 	}
 	if _, err := Read(t.Context(), []byte("PAM_USER=no such user\x00")); err == nil {
 		t.Error("an unknown user was found")
+	}
+}
+
+// Variables of the user's have no effect on the programs that look up users, which run as root.
+func TestLookupsHaveNoEnvironment(t *testing.T) {
+	loaded := filepath.Join(t.TempDir(), "loaded")
+	t.Setenv("LD_DEBUG", "files")
+	t.Setenv("LD_DEBUG_OUTPUT", loaded)
+	if _, err := Read(t.Context(), []byte("PAM_USER=nobody\x00")); err != nil {
+		t.Error(err)
+	}
+	Unknown(t.Context(), []string{"root"})
+	if files, _ := filepath.Glob(loaded + "*"); len(files) > 0 {
+		t.Errorf("the dynamic linker obeyed: %v", files)
 	}
 }
 

@@ -17,12 +17,12 @@ echo 'PAMServiceName sshd-jobs' >/etc/ssh/name
 pam=$(command -v hookhost)' pam'
 awk -v pam="$pam" '
 	/^@include common-account/ { print "account required pam_exec.so quiet stdout " pam " account" }
-	/pam_selinux.so open/ {
+	{ print }
+	/pam_limits.so/ {
 		print "session [success=ignore default=1] pam_exec.so quiet type=open_session " pam " environment"
 		print "session optional pam_env.so envfile=/run/hookhost/pam.env"
 		print "session required pam_exec.so quiet stdout type=open_session " pam " session"
-	}
-	{ print }' /etc/pam.d/sshd >/etc/pam.d/sshd-jobs
+	}' /etc/pam.d/sshd >/etc/pam.d/sshd-jobs
 /run/sshd-jobs -f /etc/ssh/sshd-jobs_config`
 
 // A user's login is part of one of the user's jobs on the node. A job that also runs on the host
