@@ -112,11 +112,15 @@ func encode(pid int, env map[string]string) []byte {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// longestLine is less than BUF_SIZE of pam_env.c. After a longer line it reads nothing more.
+const longestLine = 8000
+
 // isReadable reports whether pam_env reads this variable as it is. There, # begins a comment, and a
 // line that ends with \ continues. Quotes around a value are removed (Linux-PAM
 // modules/pam_env/pam_env.c, _parse_env_file).
 func isReadable(name, value string) bool {
 	return variableName.MatchString(name) && !strings.ContainsFunc(value, isControl) &&
+		len(name)+len(value) < longestLine &&
 		!strings.Contains(value, "#") && strings.Trim(value, " \\\"'") == value
 }
 
