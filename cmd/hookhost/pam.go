@@ -66,7 +66,7 @@ standard output, which pam_exec shows to the user.`,
 }
 
 // ignoreEnvironment clears the environment, which a user may have set, and resets the paths that
-// come from it. readLogin reads what pam_exec has set.
+// come from it. login reads what pam_exec has set.
 func (c *cli) ignoreEnvironment(cmd *cobra.Command) {
 	os.Clearenv()
 	for _, p := range []struct {
@@ -82,21 +82,14 @@ func (c *cli) ignoreEnvironment(cmd *cobra.Command) {
 }
 
 func (c *cli) pamAccount(ctx context.Context) error {
-	login, err := readLogin(ctx)
-	if err == nil {
-		_, err = c.login(ctx, login, loginWait)
-	}
+	_, err := c.login(ctx, 0, loginWait)
 	return refused(err)
 }
 
 // pamEnvironment fails without a word if there is nothing to read for pam_env. The next step says
 // what is wrong.
 func (c *cli) pamEnvironment(ctx context.Context) error {
-	var session api.Session
-	login, err := readLogin(ctx)
-	if err == nil {
-		session, err = c.login(ctx, login, 0)
-	}
+	session, err := c.login(ctx, 0, 0)
 	if err == nil && session.Job == "" {
 		err = errors.New("pam: the session is not part of a job")
 	}
@@ -119,42 +112,38 @@ func (c *cli) pamSession(ctx context.Context) error {
 	if err := pam.EnvFile(c.LoginEnv()).Remove(short, os.Getppid()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		fmt.Fprintf(stdout, "hookhost: %v\n", err)
 	}
-	login, err := readLogin(ctx)
-	if err != nil {
-		return refused(err)
-	}
-	login.PID = os.Getppid()
-	session, err := c.login(ctx, login, loginWait)
+	session, err := c.login(ctx, os.Getppid(), loginWait)
 	if err == nil && session.Job != "" {
 		fmt.Fprintf(stdout, "This session is part of your job %s and ends with it.\n", session.Job)
 	}
 	return refused(err)
 }
 
-// readLogin reads the login from the environment that pam_exec has set.
-func readLogin(ctx context.Context) (api.Login, error) {
+// login asks the daemon about the login that pam_exec describes, unless the configuration exempts
+// the user. With a pid that process joins the job. login waits so long for a daemon that restarts.
+// Without an answer, or if the user cannot be looked up, the configuration decides. If that cannot
+// be read, nobody is locked out.
+func (c *cli) login(ctx context.Context, pid int, wait time.Duration) (api.Session, error) {
 	environ, err := os.ReadFile("/proc/self/environ")
 	if err != nil {
-		return api.Login{}, fmt.Errorf("pam: %w", err)
+		return api.Session{}, fmt.Errorf("pam: %w", err)
 	}
-	login, err := pam.Read(ctx, environ)
-	if err != nil {
-		return api.Login{}, fmt.Errorf("pam: %w", err)
-	}
-	return login, nil
-}
-
-// login asks the daemon about a login, unless the configuration exempts the user. It waits so long
-// for a daemon that restarts. Without an answer the configuration decides. If that cannot be read,
-// nobody is locked out.
-func (c *cli) login(ctx context.Context, login api.Login, wait time.Duration) (api.Session, error) {
+	login := pam.Read(environ)
+	login.PID = pid
 	cfg, wrong := c.load()
 	if wrong == nil && pam.Exempt(cfg.PAM, login) {
 		return api.Session{}, nil
 	}
-	session, err := tm.Retry(ctx, c.Socket, wait, func(client *api.Client) (api.Session, error) {
-		return client.Login(ctx, login)
-	})
+	err = pam.Identify(ctx, &login)
+	if err == nil && wrong == nil && pam.Exempt(cfg.PAM, login) {
+		return api.Session{}, nil
+	}
+	var session api.Session
+	if err == nil {
+		session, err = tm.Retry(ctx, c.Socket, wait, func(client *api.Client) (api.Session, error) {
+			return client.Login(ctx, login)
+		})
+	}
 	var answer *api.Error
 	switch {
 	case err == nil || errors.As(err, &answer) && answer.Kind == api.KindLogin:

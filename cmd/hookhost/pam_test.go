@@ -153,6 +153,29 @@ func TestPAMIgnoresPathsInTheEnvironment(t *testing.T) {
 	}
 }
 
+// A user who cannot be looked up is treated as if no daemon answered. Without restrictions, and for
+// those in allow, nobody is looked up.
+func TestLoginOfAnUnknownUser(t *testing.T) {
+	must.BesideOthers(t)
+	for _, tt := range []struct {
+		settings, user string
+		status         int
+	}{
+		{"", "no-such-user", 0},
+		{pamOn, "no-such-user", 1},
+		{pamOn + "unavailable = \"allow\"\n", "no-such-user", 0},
+		{pamOn, "operator", 0},
+		{pamOn, "root", 0},
+	} {
+		n := newNode(t, tt.settings)
+		cmd := n.alone("pam", "account", "--config", n.path("hookhost.toml"), "--socket", n.path("run/s"))
+		cmd.Env = append(cmd.Env, "PAM_USER="+tt.user)
+		if r := n.finish(cmd); r.status != tt.status || strings.Contains(r.stdout, "look up user") != (r.status != 0) {
+			t.Errorf("%q, %s: %+v", tt.settings, tt.user, r)
+		}
+	}
+}
+
 // While a job is suspended its session stands still, and nobody logs in to it.
 func TestLoginToASuspendedJob(t *testing.T) {
 	n := newNode(t, pamOn)

@@ -129,7 +129,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("POST /v1/events/{event}", s.endpoint(rootOnly, maxEvent, s.event))
 	mux.Handle("POST /v1/pbs/event", s.endpoint(rootOnly, maxEvent, s.momEvent))
 	mux.Handle("POST /v1/attach", s.endpoint(anybody, maxSmall, s.attach))
-	mux.Handle("POST /v1/login", s.endpoint(rootOnly, maxSmall, s.login))
+	mux.Handle("POST /v1/login", s.endpoint(rootOnly, maxEvent, s.login)) // a user may have a thousand groups
 	mux.Handle("GET /v1/jobs", s.question(s.jobs))
 	mux.Handle("POST /v1/jobs", s.endpoint(rootOnly, maxSmall, s.newJobID))
 	mux.Handle("GET /v1/jobs/{id}", s.question(s.job))

@@ -45,25 +45,33 @@ func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
 	return cmd.Output()
 }
 
-// Read returns the login that an environment of pam_exec describes, with the user's id and groups.
-// It fails if the user is not known. Groups that cannot be found out are left out.
-func Read(ctx context.Context, environ []byte) (api.Login, error) {
+// Read returns the login that an environment of pam_exec describes. It does not know the user's id
+// and groups.
+func Read(environ []byte) api.Login {
+	return api.Login{
+		User: Of(environ, "PAM_USER"), UID: -1, From: Of(environ, "PAM_RHOST"), Job: Of(environ, "PBS_JOBID"),
+	}
+}
+
+// Identify adds the user's id and groups to a login. It fails if the user is not known. Groups that
+// cannot be found out are left out.
+func Identify(ctx context.Context, login *api.Login) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	login := api.Login{
-		User: Of(environ, "PAM_USER"), From: Of(environ, "PAM_RHOST"), Job: Of(environ, "PBS_JOBID"),
-	}
 	out, err := ask(ctx, idProgram, "-u", "--", login.User)
 	if err == nil {
 		login.UID, err = strconv.Atoi(strings.TrimSpace(string(out)))
 	}
 	if err != nil {
-		return login, fmt.Errorf("look up user %q: %w", login.User, err)
+		return fmt.Errorf("look up user %q: %w", login.User, err)
+	}
+	if login.UID == 0 {
+		return nil // whose login does not wait for a name service
 	}
 	// If a group has no name, id prints its number and fails.
 	out, _ = ask(ctx, idProgram, "-Gnz", "--", login.User)
 	login.Groups = strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
-	return login, nil
+	return nil
 }
 
 // noSuchName is getent's exit status for a name that does not exist.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -17,12 +18,18 @@ func TestLastVariableCounts(t *testing.T) {
 			t.Errorf("%s=%q, want %q", name, got, want)
 		}
 	}
-	login, err := Read(t.Context(), append(environ, "PBS_JOBID=7.x\x00"...))
-	if err != nil || login.User != "nobody" || login.UID != 65534 || login.Job != "7.x" || len(login.Groups) != 1 {
+	login := Read(append(environ, "PBS_JOBID=7.x\x00"...))
+	must.Equal(t, "login", api.Login{User: "nobody", UID: -1, Job: "7.x"}, login)
+}
+
+func TestUserHasIDAndGroups(t *testing.T) {
+	login := api.Login{User: "nobody", UID: -1}
+	if err := Identify(t.Context(), &login); err != nil || login.UID != 65534 || len(login.Groups) != 1 {
 		t.Errorf("%+v, %v", login, err)
 	}
-	if _, err := Read(t.Context(), []byte("PAM_USER=no such user\x00")); err == nil {
-		t.Error("an unknown user was found")
+	unknown := api.Login{User: "no such user", UID: -1}
+	if err := Identify(t.Context(), &unknown); err == nil || unknown.UID != -1 {
+		t.Errorf("an unknown user: %+v, %v", unknown, err)
 	}
 }
 
@@ -31,9 +38,7 @@ func TestLookupsHaveNoEnvironment(t *testing.T) {
 	loaded := filepath.Join(t.TempDir(), "loaded")
 	t.Setenv("LD_DEBUG", "files")
 	t.Setenv("LD_DEBUG_OUTPUT", loaded)
-	if _, err := Read(t.Context(), []byte("PAM_USER=nobody\x00")); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, Identify(t.Context(), &api.Login{User: "nobody"}))
 	Unknown(t.Context(), []string{"root"})
 	if files, _ := filepath.Glob(loaded + "*"); len(files) > 0 {
 		t.Errorf("the dynamic linker obeyed: %v", files)
