@@ -17,7 +17,7 @@ import (
 )
 
 // How long a login waits for a daemon that restarts, and for other logins that have the file of
-// variables. Each of those has it while PAM starts a program, so hundreds take seconds.
+// variables. Each of those has it while PAM starts a program, so hundreds of one user take seconds.
 const (
 	loginWait   = 3 * time.Second
 	envFileWait = 20 * time.Second
@@ -82,21 +82,21 @@ func (c *cli) ignoreEnvironment(cmd *cobra.Command) {
 }
 
 func (c *cli) pamAccount(ctx context.Context) error {
-	_, err := c.login(ctx, 0, loginWait)
+	_, _, err := c.login(ctx, 0, loginWait)
 	return refused(err)
 }
 
 // pamEnvironment fails without a word if there is nothing to read for pam_env. The next step says
 // what is wrong.
 func (c *cli) pamEnvironment(ctx context.Context) error {
-	session, err := c.login(ctx, 0, 0)
+	login, session, err := c.login(ctx, 0, 0)
 	if err == nil && session.Job == "" {
 		err = errors.New("pam: the session is not part of a job")
 	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, envFileWait)
 		defer cancel()
-		err = pam.EnvFile(c.LoginEnv()).Write(ctx, os.Getppid(), session.Env)
+		err = pam.EnvFile(c.LoginEnv()).Write(ctx, login.UID, os.Getppid(), session.Env)
 	}
 	if err != nil {
 		return &exitError{status: 1}
@@ -112,7 +112,7 @@ func (c *cli) pamSession(ctx context.Context) error {
 	if err := pam.EnvFile(c.LoginEnv()).Remove(short, os.Getppid()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		fmt.Fprintf(stdout, "hookhost: %v\n", err)
 	}
-	session, err := c.login(ctx, os.Getppid(), loginWait)
+	_, session, err := c.login(ctx, os.Getppid(), loginWait)
 	if err == nil && session.Job != "" {
 		fmt.Fprintf(stdout, "This session is part of your job %s and ends with it.\n", session.Job)
 	}
@@ -123,22 +123,23 @@ func (c *cli) pamSession(ctx context.Context) error {
 // the user. With a pid that process joins the job. login waits so long for a daemon that restarts.
 // Without an answer, or if the user cannot be looked up, the configuration decides. If that cannot
 // be read, nobody is locked out.
-func (c *cli) login(ctx context.Context, pid int, wait time.Duration) (api.Session, error) {
+func (c *cli) login(
+	ctx context.Context, pid int, wait time.Duration,
+) (login api.Login, session api.Session, err error) {
 	environ, err := os.ReadFile("/proc/self/environ")
 	if err != nil {
-		return api.Session{}, fmt.Errorf("pam: %w", err)
+		return login, session, fmt.Errorf("pam: %w", err)
 	}
-	login := pam.Read(environ)
+	login = pam.Read(environ)
 	login.PID = pid
 	cfg, wrong := c.load()
 	if wrong == nil && pam.Exempt(cfg.PAM, login) {
-		return api.Session{}, nil
+		return login, session, nil
 	}
 	err = pam.Identify(ctx, &login)
 	if err == nil && wrong == nil && pam.Exempt(cfg.PAM, login) {
-		return api.Session{}, nil
+		return login, session, nil
 	}
-	var session api.Session
 	if err == nil {
 		session, err = tm.Retry(ctx, c.Socket, wait, func(client *api.Client) (api.Session, error) {
 			return client.Login(ctx, login)
@@ -147,13 +148,13 @@ func (c *cli) login(ctx context.Context, pid int, wait time.Duration) (api.Sessi
 	var answer *api.Error
 	switch {
 	case err == nil || errors.As(err, &answer) && answer.Kind == api.KindLogin:
-		return session, err
+		return login, session, err
 	case wrong != nil:
 		const why = "hookhost: all logins are let in: no daemon answers, and there is no valid configuration"
 		fmt.Fprintf(stdout, "%s: %v; %v\n", why, err, wrong)
-		return api.Session{}, nil
+		return login, session, nil
 	}
-	return api.Session{}, pam.Unavailable(cfg.PAM, err)
+	return login, api.Session{}, pam.Unavailable(cfg.PAM, err)
 }
 
 // refused prints the refusal of a login, and returns the error for its exit status.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -34,9 +35,15 @@ const longestPause = 100 * time.Millisecond
 var errTaken = errors.New("another login has it")
 
 // Write writes the variables of the login of process pid. It waits until no other login has the
-// file, and fails when ctx ends. If Write fails, the file may be another login's, and pam_env must
-// not read it. Variables that pam_env cannot read are left out.
-func (f EnvFile) Write(ctx context.Context, pid int, env map[string]string) error {
+// file, and fails when ctx ends. Of each user, one login at a time competes for the file, so that a
+// user with many does not hold up the others. If Write fails, the file may be another login's, and
+// pam_env must not read it. Variables that pam_env cannot read are left out.
+func (f EnvFile) Write(ctx context.Context, uid, pid int, env map[string]string) error {
+	done, err := f.turn(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		err := f.locked(ctx, func() error {
 			if holder := f.holder(); holder != 0 && holder != pid {
@@ -55,6 +62,36 @@ func (f EnvFile) Write(ctx context.Context, pid int, env map[string]string) erro
 	}
 }
 
+// turn waits until no other login of the user competes for the file. The kernel ends a turn if the
+// process dies.
+func (f EnvFile) turn(ctx context.Context, uid int) (done func(), err error) {
+	lock, err := f.openLock()
+	if err != nil {
+		return nil, err
+	}
+	one := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(uid), Len: 1} // bytes of the file need not exist
+	for {
+		err := unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &one)
+		if err == nil {
+			return func() { lock.Close() }, nil
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			lock.Close()
+			return nil, &fs.PathError{Op: "lock", Path: lock.Name(), Err: err}
+		}
+		select {
+		case <-time.After(rand.N(longestPause)):
+		case <-ctx.Done():
+			lock.Close()
+			return nil, fmt.Errorf("lock %s: other logins of uid %d wait: %w", lock.Name(), uid, ctx.Err())
+		}
+	}
+}
+
+func (f EnvFile) openLock() (*os.File, error) {
+	return os.OpenFile(string(f)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+}
+
 // Remove removes the file if it belongs to the login of process pid.
 func (f EnvFile) Remove(ctx context.Context, pid int) error {
 	return f.locked(ctx, func() error {
@@ -67,7 +104,7 @@ func (f EnvFile) Remove(ctx context.Context, pid int) error {
 
 // locked calls do while no other process writes or removes the file.
 func (f EnvFile) locked(ctx context.Context, do func() error) error {
-	lock, err := os.OpenFile(string(f)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := f.openLock()
 	if err != nil {
 		return err
 	}
