@@ -42,14 +42,13 @@ func examineStack(cfg config.PAM, stack string, unknown []string) Finding {
 		}
 	}
 	slices.Sort(missing)
+	wrong, advice := misplaced(stack)
 	switch {
 	case len(missing) > 0:
 		return degraded(what, fmt.Sprintf("[pam] has no effect on ssh: %s does not call %s", sshdStack,
 			strings.Join(missing, " and ")), "add the lines of 'hookhost pam --help' to it, as docs/pam.md describes")
-	case readsUsersFirst(stack):
-		return degraded(what, sshdStack+" reads variables of users (user_readenv=1) before it calls hookhost: "+
-			"with GOMAXPROCS they can make it use the node's memory", "move hookhost's session lines before "+
-			"those of pam_env, as docs/pam.md describes")
+	case wrong != "":
+		return degraded(what, sshdStack+" "+wrong, advice+", as docs/pam.md describes")
 	case len(unknown) > 0:
 		return degraded(what, "allow in [pam]: no such user or group: "+strings.Join(unknown, ", "),
 			"correct the name; that of a group begins with @")
@@ -68,16 +67,26 @@ func calls(stack, step string) bool {
 	return false
 }
 
-// readsUsersFirst reports whether pam_env reads a file of the user's before hookhost is called for
-// the session.
-func readsUsersFirst(stack string) bool {
-	before := ""
+// misplaced returns what is wrong with the place of hookhost's session lines in a PAM stack, and
+// the remedy, or "".
+func misplaced(stack string) (found, advice string) {
+	called, usersFile := false, false
 	for line := range strings.Lines(stack) {
 		line, _, _ = strings.Cut(line, "#")
-		if calls(line, "environment") || calls(line, "session") {
-			return strings.Contains(before, "user_readenv=1")
+		if !called && (calls(line, "environment") || calls(line, "session")) {
+			called = true
+			if usersFile {
+				return "reads variables of users (user_readenv=1) before it calls hookhost: with GOMAXPROCS they " +
+					"can make it use the node's memory", "move hookhost's session lines before those of pam_env"
+			}
 		}
-		before += line + "\n"
+		usersFile = usersFile || strings.Contains(line, "user_readenv=1")
+		systemd := strings.Contains(line, "pam_systemd") || strings.Contains(line, "common-session") ||
+			strings.HasPrefix(strings.TrimLeft(line, "-"), "session") && strings.Contains(line, "password-auth")
+		if called && systemd {
+			return "calls hookhost before pam_systemd, which takes the session out of the job again",
+				"move hookhost's session lines behind the line '" + strings.TrimSpace(line) + "'"
+		}
 	}
-	return false
+	return "", ""
 }

@@ -26,6 +26,11 @@ func TestLoginsAreExamined(t *testing.T) {
 		{both, account + session + variables, nil, ""},
 		{both, account + "#" + variables + session, nil, ""},
 		{both, account + variables + session, nil, "before it calls hookhost"},
+		{both, account + "@include common-session\n" + session, nil, ""},
+		{both, account + session + "@include common-session\n", nil, "takes the session out of the job"},
+		{both, account + session + "-session optional pam_systemd.so\n", nil, "takes the session out of the job"},
+		{both, account + session + "auth include password-auth\n", nil, ""},
+		{both, account + session + "session include password-auth\n", nil, "takes the session out of the job"},
 		{config.PAM{Restrict: true, Adopt: "off"}, account, []string{"@admin"}, "no such user or group: @admin"},
 	} {
 		f := examineStack(tt.cfg, tt.stack, tt.unknown)
