@@ -136,7 +136,7 @@ func (c *cli) login(
 	if wrong == nil && pam.Exempt(cfg.PAM, login) {
 		return login, session, nil
 	}
-	err = pam.Identify(ctx, &login)
+	err = pam.Identify(&login)
 	if err == nil && wrong == nil && pam.Exempt(cfg.PAM, login) {
 		return login, session, nil
 	}

@@ -170,7 +170,7 @@ func TestLoginOfAnUnknownUser(t *testing.T) {
 		n := newNode(t, tt.settings)
 		cmd := n.alone("pam", "account", "--config", n.path("hookhost.toml"), "--socket", n.path("run/s"))
 		cmd.Env = append(cmd.Env, "PAM_USER="+tt.user)
-		if r := n.finish(cmd); r.status != tt.status || strings.Contains(r.stdout, "look up user") != (r.status != 0) {
+		if r := n.finish(cmd); r.status != tt.status || strings.Contains(r.stdout, "unknown user") != (r.status != 0) {
 			t.Errorf("%q, %s: %+v", tt.settings, tt.user, r)
 		}
 	}

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -16,7 +15,7 @@ const sshdStack = "/etc/pam.d/sshd"
 
 // examineLogins reports settings of [pam] without effect, and names that do not exist. It reports
 // nothing if [pam] lets everybody in.
-func examineLogins(ctx context.Context, cfg config.PAM) []Finding {
+func examineLogins(cfg config.PAM) []Finding {
 	if cfg.Off() {
 		return nil
 	}
@@ -25,7 +24,7 @@ func examineLogins(ctx context.Context, cfg config.PAM) []Finding {
 		return []Finding{degraded("logins", err.Error()+": it is not known whether PAM calls hookhost",
 			"see docs/pam.md")}
 	}
-	unknown := pam.Unknown(ctx, slices.DeleteFunc(slices.Clone(cfg.Allow), func(name string) bool {
+	unknown := pam.Unknown(slices.DeleteFunc(slices.Clone(cfg.Allow), func(name string) bool {
 		return slices.Contains(config.Default().PAM.Allow, name) // there is one for each distribution
 	}))
 	return []Finding{examineStack(cfg, string(text), unknown)}

@@ -2,16 +2,14 @@ package pam
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"slices"
+	"os/user"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/passwd"
 )
 
 // Of returns a variable of an environment in the form of /proc/PID/environ. pam_exec(8) puts its
@@ -27,24 +25,6 @@ func Of(environ []byte, name string) string {
 	return value
 }
 
-// lookupTime bounds how long the node's name services may take.
-const lookupTime = 10 * time.Second
-
-// These programs ask the name services. This program cannot do that, since it is linked without
-// libc. pam_exec sets no PATH.
-const (
-	idProgram     = "/usr/bin/id"
-	getentProgram = "/usr/bin/getent"
-)
-
-// ask runs one of these programs without an environment. A user may have set variables that
-// pam_exec passes on (~/.pam_environment): LD_PRELOAD would run the user's code as root.
-func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = []string{}
-	return cmd.Output()
-}
-
 // Read returns the login that an environment of pam_exec describes. It does not know the user's id
 // and groups.
 func Read(environ []byte) api.Login {
@@ -55,40 +35,40 @@ func Read(environ []byte) api.Login {
 
 // Identify adds the user's id and groups to a login. It fails if the user is not known. Groups that
 // cannot be found out are left out.
-func Identify(ctx context.Context, login *api.Login) error {
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
-	defer cancel()
-	out, err := ask(ctx, idProgram, "-u", "--", login.User)
-	if err == nil {
-		login.UID, err = strconv.Atoi(strings.TrimSpace(string(out)))
-	}
+func Identify(login *api.Login) error {
+	u, err := passwd.Lookup(login.User)
 	if err != nil {
-		return fmt.Errorf("look up user %q: %w", login.User, err)
+		return fmt.Errorf("pam: %w", err)
 	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return fmt.Errorf("pam: user %s: uid %q: want a number", login.User, u.Uid)
+	}
+	login.UID = uid
 	if login.UID == 0 {
 		return nil // whose login does not wait for a name service
 	}
-	// If a group has no name, id prints its number and fails.
-	out, _ = ask(ctx, idProgram, "-Gnz", "--", login.User)
-	login.Groups = strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+	login.Groups, _ = passwd.GroupNames(login.User)
 	return nil
 }
 
-// noSuchName is getent's exit status for a name that does not exist.
-const noSuchName = 2
-
-// Unknown returns the users and @groups of a list that do not exist.
-func Unknown(ctx context.Context, names []string) []string {
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
-	defer cancel()
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		group, is := strings.CutPrefix(name, "@")
-		database := "passwd"
-		if is {
-			database = "group"
+// Unknown returns the users and @groups of a list that do not exist. It returns none if name
+// services do not answer.
+func Unknown(names []string) []string {
+	var unknown []string
+	for _, name := range names {
+		var err error
+		if group, is := strings.CutPrefix(name, "@"); is {
+			_, err = passwd.LookupGroup(group)
+		} else {
+			_, err = passwd.Lookup(name)
 		}
-		var failed *exec.ExitError
-		_, err := ask(ctx, getentProgram, database, "--", group)
-		return !errors.As(err, &failed) || failed.ExitCode() != noSuchName
-	})
+		if errors.Is(err, passwd.ErrServices) {
+			return nil
+		}
+		if errors.As(err, new(user.UnknownUserError)) || errors.As(err, new(user.UnknownGroupError)) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
 }

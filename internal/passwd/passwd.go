@@ -1,6 +1,6 @@
-// Package passwd finds users where the host's name services have them: LDAP or sssd, for example.
-// Package os/user does so only if a program is linked with the C library, which hookhost's programs
-// are not. It reads /etc/passwd and /etc/group.
+// Package passwd finds users and groups where the host's name services have them: LDAP or sssd, for
+// example. Package os/user does so only if a program is linked with the C library, which hookhost's
+// programs are not. It reads /etc/passwd and /etc/group.
 package passwd
 
 import (
@@ -32,7 +32,7 @@ func Lookup(name string) (*user.User, error) {
 	if !errors.As(err, new(user.UnknownUserError)) {
 		return u, err
 	}
-	found, gerr := getent(name)
+	found, gerr := getentUser(name)
 	if gerr != nil {
 		return nil, gerr
 	}
@@ -50,7 +50,7 @@ func LookupID(uid int) (*user.User, error) {
 	if !errors.As(err, new(user.UnknownUserIdError)) {
 		return u, err
 	}
-	found, gerr := getent(strconv.Itoa(uid))
+	found, gerr := getentUser(strconv.Itoa(uid))
 	if gerr != nil {
 		return nil, gerr
 	}
@@ -58,6 +58,25 @@ func LookupID(uid int) (*user.User, error) {
 		return nil, err
 	}
 	return found, nil
+}
+
+// LookupGroup returns the group of that name, as Lookup. Without one, the error is a
+// user.UnknownGroupError.
+func LookupGroup(name string) (*user.Group, error) {
+	g, err := user.LookupGroup(name)
+	if !errors.As(err, new(user.UnknownGroupError)) {
+		return g, err
+	}
+	// name:password:gid:members, group(5)
+	f, gerr := getent("group", name, 4)
+	if gerr != nil {
+		return nil, gerr
+	}
+	// getent takes digits for a gid.
+	if _, digits := strconv.Atoi(name); f == nil || digits == nil && f[0] != name {
+		return nil, err
+	}
+	return &user.Group{Name: f[0], Gid: f[2]}, nil
 }
 
 // Groups returns the gids of a user: the user's own group and those that have the user as a member.
@@ -78,27 +97,51 @@ func Groups(name string) ([]uint32, error) {
 	return gids, nil
 }
 
-// getent returns the user whose name or uid is key, or nil.
-func getent(key string) (*user.User, error) {
-	out, err := ask("getent", "passwd", "--", key)
+// GroupNames returns the names of the groups that Groups returns. Instead of a name that is unknown
+// there is the gid in digits.
+func GroupNames(name string) ([]string, error) {
+	out, err := ask("id", "-Gnz", "--", name)
+	// id(1) fails if a name is unknown, with all of its output.
 	var ended *exec.ExitError
-	if errors.As(err, &ended) && ended.ExitCode() == notFound {
-		return nil, nil
+	if err != nil && (!errors.As(err, &ended) || len(out) == 0) {
+		return nil, fmt.Errorf("groups of user %s: %w", name, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("look up user %s: %w: %w", key, ErrServices, err)
-	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
+}
+
+// getentUser returns the user whose name or uid is key, or nil.
+func getentUser(key string) (*user.User, error) {
 	// name:password:uid:gid:comment:home:shell, passwd(5)
-	line, _, _ := strings.Cut(string(out), "\n")
-	f := strings.Split(line, ":")
-	if len(f) != 7 {
-		return nil, fmt.Errorf("look up user %s: getent passwd: %q is no line of passwd", key, line)
+	f, err := getent("passwd", key, 7)
+	if f == nil {
+		return nil, err
 	}
 	comment, _, _ := strings.Cut(f[4], ",")
 	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: comment, HomeDir: f[5]}, nil
 }
 
-// ask runs a program of the system, which a job's owner must not influence, and returns its output.
+// getent returns the fields of the entry of a database whose name or number is key, or nil if there
+// is none.
+func getent(database, key string, fields int) ([]string, error) {
+	out, err := ask("getent", database, "--", key)
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() == notFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up %s in %s: %w: %w", key, database, ErrServices, err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	f := strings.Split(line, ":")
+	if len(f) != fields {
+		return nil, fmt.Errorf("look up %s: getent %s: %q does not have %d fields", key, database, line, fields)
+	}
+	return f, nil
+}
+
+// ask runs a program of the system and returns its output, also if it fails. The program has no
+// variables: hookhost pam has some that a job's owner may have set, and LD_PRELOAD would run the
+// owner's code as root.
 func ask(program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -110,9 +153,9 @@ func ask(program string, args ...string) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: still running after %v", program, patience)
 	case errors.As(err, &ended) && len(bytes.TrimSpace(ended.Stderr)) > 0:
-		return nil, fmt.Errorf("%s: %s: %w", program, bytes.TrimSpace(ended.Stderr), err)
+		return out, fmt.Errorf("%s: %s: %w", program, bytes.TrimSpace(ended.Stderr), err)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", program, err)
+		return out, fmt.Errorf("%s: %w", program, err)
 	}
 	return out, nil
 }

@@ -53,6 +53,21 @@ func TestUsersOfNameServices(t *testing.T) {
 	if gids, err := Groups("hhtestnss"); err != nil || !slices.Equal(gids, []uint32{id}) {
 		t.Errorf("groups: %v, %v", gids, err)
 	}
+	if names, err := GroupNames("hhtestnss"); err != nil || !slices.Equal(names, []string{"hhtestnss"}) {
+		t.Errorf("names of groups: %q, %v", names, err)
+	}
+	if g, err := LookupGroup("hhtestnss"); err != nil || *g != (user.Group{Name: "hhtestnss", Gid: "61234"}) {
+		t.Errorf("group: %+v, %v", g, err)
+	}
+}
+
+func TestGroupWithoutAName(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	addUser(t, "hhtestnss", 61234)
+	must.NoError(t, os.Remove("/run/userdb/hhtestnss.group"), os.Remove("/run/userdb/61234.group"))
+	if names, err := GroupNames("hhtestnss"); err != nil || !slices.Equal(names, []string{"61234"}) {
+		t.Errorf("%q, %v", names, err)
+	}
 }
 
 func TestRootIsInTheFile(t *testing.T) {
@@ -79,5 +94,28 @@ func TestUsersWhoDoNotExist(t *testing.T) {
 	}
 	if gids, err := Groups("hhtestnobody"); err == nil {
 		t.Error(gids)
+	}
+	if names, err := GroupNames("hhtestnobody"); err == nil {
+		t.Error(names)
+	}
+	for _, name := range []string{"no such group", "0", "-s"} {
+		var unknown user.UnknownGroupError
+		if g, err := LookupGroup(name); !errors.As(err, &unknown) {
+			t.Errorf("%q: %+v, %v", name, g, err)
+		}
+	}
+}
+
+// A user can set variables in the environment of hookhost pam: LD_PRELOAD runs code.
+func TestLookupsHaveNoEnvironment(t *testing.T) {
+	loaded := filepath.Join(t.TempDir(), "loaded")
+	t.Setenv("LD_DEBUG", "files")
+	t.Setenv("LD_DEBUG_OUTPUT", loaded)
+	Lookup("hhtestnobody")
+	LookupGroup("hhtestnobody")
+	Groups("root")
+	GroupNames("root")
+	if files, _ := filepath.Glob(loaded + "*"); len(files) > 0 {
+		t.Errorf("the dynamic linker obeyed: %v", files)
 	}
 }
