@@ -13,8 +13,7 @@ import (
 var momVariables = []string{"NCPUS", "OMP_NUM_THREADS", "PBS_JOBDIR", "PBS_JOBNAME", "PBS_NODEFILE", "PBS_O_WORKDIR",
 	"PBS_QUEUE", "TMPDIR"}
 
-// longestVariable bounds a value that the job's user may have chosen. pam_env(8) reads lines of up
-// to 8 KB.
+// longestVariable bounds a value that the job's user may have chosen, which the record contains.
 const longestVariable = 4096
 
 // launchEnv returns the variables of a program that a login session of its job gets too. MoM or

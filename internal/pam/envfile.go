@@ -149,8 +149,10 @@ func encode(pid int, env map[string]string) []byte {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// longestLine is less than BUF_SIZE of pam_env.c. After a longer line it reads nothing more.
-const longestLine = 8000
+// longestLine is less than BUF_SIZE of pam_env.c. Before Linux-PAM 1.4 that is 1024, and the rest
+// of a longer line is read as another variable, whose name the job's owner could choose. Since then
+// it is 8192, and after a longer line nothing more is read.
+const longestLine = 1000
 
 // isReadable reports whether pam_env reads this variable as it is. There, # begins a comment, and a
 // line that ends with \ continues. Quotes around a value are removed (Linux-PAM

@@ -79,7 +79,7 @@ func TestEnvFileHasWhatPAMReads(t *testing.T) {
 	env := map[string]string{
 		"PBS_JOBID": "1.srv", "TMPDIR": "/var/tmp/pbs.1.srv", "EMPTY": "", "LIST": "a, b=c $d \"e",
 		"A-B": "x", "": "x", "1": "x", "LINES": "a\nLD_PRELOAD=x", "COMMENT": "a#b", "BLANK": " a", "QUOTED": `"a"`,
-		"CONTINUED": `a\`, "CONTROL": "a\x1bb", "LONG": strings.Repeat("x", longestLine),
+		"CONTINUED": `a\`, "CONTROL": "a\x1bb", "LONG": strings.Repeat("x", 1000) + "LD_PRELOAD=x",
 	}
 	want := "# 7\nEMPTY=\nLIST=a, b=c $d \"e\nPBS_JOBID=1.srv\nTMPDIR=/var/tmp/pbs.1.srv\n"
 	if got := string(encode(7, env)); got != want {
