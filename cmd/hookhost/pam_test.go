@@ -133,6 +133,29 @@ func TestLoginIsPartOfTheUsersJob(t *testing.T) {
 	}
 }
 
+// Who is let in and what a session is part of are two settings, each of which has an effect alone.
+func TestEachSettingOfLoginsAlone(t *testing.T) {
+	must.BesideOthers(t)
+	for _, tt := range []struct {
+		settings, session string
+		stranger          bool // is let in
+	}{
+		{"[pam]\nrestrict = true\n", "", false},
+		{"[pam]\nadopt = \"deny\"\n", "7.x", true},
+	} {
+		n := newNode(t, tt.settings)
+		s := newSSHD(n)
+		n.serve()
+		n.begin(t, "7.x")
+		s.session(t, "nobody", tt.session)
+		if tt.stranger {
+			s.session(t, "stranger", "")
+		} else {
+			s.refused(t, "stranger", "No login: stranger has no job on ")
+		}
+	}
+}
+
 // What a user can put into PAM's environment names no file or socket.
 func TestPAMIgnoresPathsInTheEnvironment(t *testing.T) {
 	n := newNode(t, pamOn)
