@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 
 	"github.com/sirupsen/logrus"
@@ -18,6 +19,7 @@ type hook struct {
 	policy *policy
 	run    string // for files that do not outlive the boot; "" if the host is older than this program
 	tmp    tmpDirs
+	xdg    *runtimeDirs
 	users  *users
 	tree   *cgroup.Tree
 	procfs *kernfs.FS
@@ -42,6 +44,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
 	return &hook{policy: p, run: run, tree: tree, procfs: roots.Proc, log: s.Log,
 		tmp:   tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
+		xdg:   newRuntimeDirs(run, tree),
 		users: newUsers(filepath.Join(run, "users"), c.clean, s.Log)}, nil
 }
 
@@ -53,8 +56,8 @@ func (h *hook) placed() error {
 	return nil
 }
 
-// ExecjobBegin mounts the job's TMPDIR. It ends a removal of its owner's leftovers, since the job
-// may use what earlier ones left.
+// ExecjobBegin mounts the job's TMPDIR and its owner's XDG_RUNTIME_DIR. It ends a removal of its
+// owner's leftovers, since the job may use what earlier ones left.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	job := req.Job
 	out := &hostapi.Outcome{}
@@ -74,29 +77,59 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 		}
 		out.AttachEnv = h.tmp.variables(job.ID)
 	}
+	if h.policy.Private.RuntimeDir {
+		if err := h.xdg.create(ctx, job.Owner); err != nil {
+			h.users.forget(job.ID)
+			return nil, hostapi.Errorf(hostapi.KindNode, "XDG_RUNTIME_DIR of job %s: %w", job.ID, errors.Join(err,
+				h.tmp.remove(ctx, job.ID)))
+		}
+		out.AttachEnv = both(out.AttachEnv, h.xdg.variables(job.Owner))
+	}
 	return out, nil
 }
 
-// ExecjobLaunch names the job's TMPDIR to the program. A job that began without one has pbs_mom's.
+// ExecjobLaunch names the job's directories to the program. A job that began without them has what
+// pbs_mom gives it. A session bus that the environment names belongs to another host, or to
+// systemd-logind, whose bus starts programs outside of the job.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	out := &hostapi.Outcome{}
 	there, err := h.tmp.check(req.Job.ID, h.procfs, req.PID)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "TMPDIR of job %s: %w", req.Job.ID, err)
 	}
-	if !there {
-		return &hostapi.Outcome{}, nil
+	if there {
+		out.SetEnv = h.tmp.variables(req.Job.ID)
 	}
-	return &hostapi.Outcome{SetEnv: h.tmp.variables(req.Job.ID)}, nil
+	there, err = h.xdg.check(req.Job.Owner, h.procfs, req.PID)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "XDG_RUNTIME_DIR of job %s: %w", req.Job.ID, err)
+	}
+	if there {
+		out.SetEnv = both(out.SetEnv, h.xdg.variables(req.Job.Owner))
+		out.UnsetEnv = []string{"DBUS_SESSION_BUS_ADDRESS"}
+	}
+	return out, nil
 }
 
-// ExecjobEnd removes the job's TMPDIR, and its owner's leftovers if it was their last job here.
-// Hook cgroup has already ended the job's processes.
+// both returns the variables of two environments.
+func both(a, b map[string]string) map[string]string {
+	env := map[string]string{}
+	maps.Copy(env, a)
+	maps.Copy(env, b)
+	return env
+}
+
+// ExecjobEnd removes the job's TMPDIR, and its owner's leftovers and XDG_RUNTIME_DIR if it was
+// their last job here. Hook cgroup has already ended the job's processes.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.tmp.remove(ctx, req.Job.ID); err != nil {
 		h.users.forget(req.Job.ID)
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: TMPDIR: %w", req.Job.ID, err)
 	}
 	h.users.end(ctx, req.Job.ID)
+	if err := h.xdg.removeUnused(ctx); err != nil {
+		h.log.Warnf("XDG_RUNTIME_DIRs of users without jobs: %v", err)
+	}
 	return &hostapi.Outcome{}, nil
 }
 
@@ -130,7 +163,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return h.tidy(ctx, req)
 }
 
-// tidy removes TMPDIRs of jobs that are over, and begins to remove leftovers. What it cannot
+// tidy removes directories of jobs that are over, and begins to remove leftovers. What it cannot
 // remove affects no job, so that is only logged. It returns the variables of attached processes.
 func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if h.policy.Private.Cleans() {
@@ -139,17 +172,23 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 		}
 	}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
+	errs := []error{h.xdg.removeUnused(ctx)}
+	for id, job := range req.JobList {
+		if env := h.xdg.variables(job.Owner); env != nil {
+			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: env}
+		}
+	}
 	ids, err := h.tmp.list()
-	errs := []error{err}
+	errs = append(errs, err)
 	for _, id := range ids {
-		if _, listed := req.JobList[id]; listed {
-			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: h.tmp.variables(id)}
+		if job, listed := req.JobList[id]; listed {
+			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: both(h.tmp.variables(id), h.xdg.variables(job.Owner))}
 		} else if !h.lives(id) {
 			errs = append(errs, h.tmp.remove(ctx, id))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		h.log.Warnf("TMPDIRs of jobs that are over: %v", err)
+		h.log.Warnf("directories of jobs that are over: %v", err)
 	}
 	return out, nil
 }

@@ -39,8 +39,10 @@ func newNode(t testing.TB, settings ...string) *node {
 	must.NoError(t, err)
 	n := &node{t: t, dir: dir, shared: filepath.Join(dir, "shared")}
 	t.Cleanup(func() {
-		for _, job := range n.tmpDirs() {
-			for unix.Unmount(filepath.Join(dir, "run/tmp", job), unix.MNT_DETACH) == nil {
+		for kind, names := range map[string][]string{"tmp": n.tmpDirs(), "runtime": n.runtimeDirs()} {
+			for _, name := range names {
+				for unix.Unmount(filepath.Join(dir, "run", kind, name), unix.MNT_DETACH) == nil {
+				}
 			}
 		}
 		must.NoError(t, os.RemoveAll(dir))

@@ -110,27 +110,18 @@ func device(path string) (uint64, error) {
 // remove detaches the job's TMPDIR, with all that its owner has mounted on or below it, and removes
 // its directory. It waits for the memory to be freed, up to freeTime. Idempotent.
 func (d tmpDirs) remove(ctx context.Context, id string) error {
+	held, err := d.detach(id)
+	free(ctx, held)
+	return err
+}
+
+// detach is remove without the wait. The last of the descriptors that it returns frees the memory,
+// even if detach fails.
+func (d tmpDirs) detach(id string) (held []int, err error) {
 	if err := hostapi.CheckJobID(id); err != nil {
-		return err
+		return nil, err
 	}
 	path := d.path(id)
-	var held []int // the last descriptor frees the memory, so the calls below do not wait for that
-	defer func() {
-		freed := make(chan struct{})
-		go func() {
-			for _, fd := range held {
-				unix.Close(fd)
-			}
-			close(freed)
-		}()
-		limit := time.NewTimer(freeTime)
-		defer limit.Stop()
-		select {
-		case <-freed:
-		case <-limit.C:
-		case <-ctx.Done():
-		}
-	}()
 	for {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == nil {
@@ -140,15 +131,33 @@ func (d tmpDirs) remove(ctx context.Context, id string) error {
 		switch {
 		case err == nil: // there may be another one below it
 		case err == unix.ENOENT:
-			return nil
+			return held, nil
 		case err == unix.EINVAL: // it is not mounted
 			if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-				return err
+				return held, err
 			}
-			return nil
+			return held, nil
 		default:
-			return &fs.PathError{Op: "unmount", Path: path, Err: err}
+			return held, &fs.PathError{Op: "unmount", Path: path, Err: err}
 		}
+	}
+}
+
+// free closes what detach returned and waits up to freeTime.
+func free(ctx context.Context, held []int) {
+	freed := make(chan struct{})
+	go func() {
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		close(freed)
+	}()
+	limit := time.NewTimer(freeTime)
+	defer limit.Stop()
+	select {
+	case <-freed:
+	case <-limit.C:
+	case <-ctx.Done():
 	}
 }
 

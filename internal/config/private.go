@@ -8,11 +8,15 @@ import (
 
 // Private configures hook private.
 type Private struct {
-	TMP       bool     `toml:"tmp" json:"tmp"`
-	TMPSize   pbs.Size `toml:"tmp_size" json:"tmp_size"`
-	CleanDirs []string `toml:"clean_dirs" json:"clean_dirs"`
-	CleanIPC  bool     `toml:"clean_ipc" json:"clean_ipc"`
+	TMP        bool     `toml:"tmp" json:"tmp"`
+	TMPSize    pbs.Size `toml:"tmp_size" json:"tmp_size"`
+	RuntimeDir bool     `toml:"runtime_dir" json:"runtime_dir"`
+	CleanDirs  []string `toml:"clean_dirs" json:"clean_dirs"`
+	CleanIPC   bool     `toml:"clean_ipc" json:"clean_ipc"`
 }
+
+// IsOn reports whether anything is demanded.
+func (p Private) IsOn() bool { return p.TMP || p.RuntimeDir || p.Cleans() }
 
 // Cleans reports whether anything that jobs leave is removed.
 func (p Private) Cleans() bool { return len(p.CleanDirs) > 0 || p.CleanIPC }

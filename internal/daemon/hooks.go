@@ -70,7 +70,7 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 		{"devices", 110, cfg.Devices.Enabled, 60, usual, offline},
 		{"walltime", 120, cfg.Walltime.Enabled, 60, usual, offline},
 		{"mpi", 130, cfg.MPI.Enabled, 30, 30, nil},
-		{"private", 140, cfg.Private.TMP || cfg.Private.Cleans() || p.hasPrivate(), 60, usual, offline},
+		{"private", 140, cfg.Private.IsOn() || p.hasPrivate(), 60, usual, offline},
 	} {
 		if !b.enabled {
 			continue

@@ -38,9 +38,10 @@ func (p Paths) LoginEnv() string { return p.beside("pam.env") }
 // beside returns the path of something that, like jobs, does not outlive the boot.
 func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
 
-// hasPrivate reports whether there are files of hook private: TMPDIRs, or users to be cleaned.
+// hasPrivate reports whether there are files of hook private: directories of jobs, or users to be
+// cleaned.
 func (p Paths) hasPrivate() bool {
-	for _, name := range []string{"tmp", "users"} {
+	for _, name := range []string{"tmp", "runtime", "users"} {
 		if files, err := os.ReadDir(p.beside(name)); err == nil && len(files) > 0 {
 			return true
 		}

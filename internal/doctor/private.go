@@ -18,9 +18,12 @@ import (
 func (k *kernel) examinePrivate(proc procfs.FS, daemon int) []Finding {
 	var findings []Finding
 	p := k.cfg.Private
+	same, known := sameMounts(proc, daemon, 1)
 	if p.TMP {
-		same, known := sameMounts(proc, daemon, 1)
 		findings = append(findings, examineTmp(p, same, known))
+	}
+	if p.RuntimeDir {
+		findings = append(findings, examineRuntimeDir(same, known))
 	}
 	if !p.Cleans() {
 		return findings
@@ -41,18 +44,30 @@ func (k *kernel) examinePrivate(proc procfs.FS, daemon int) []Finding {
 	return findings
 }
 
+const notMounted = "remove PrivateTmp=, ProtectSystem=, ProtectHome= and similar settings from hookhost.service"
+
 // examineTmp takes whether the daemon and the node's first process see the same mounts, if known.
 func examineTmp(p config.Private, same, known bool) Finding {
 	const what = "TMPDIR of jobs"
 	if known && !same {
 		return blocking(what, "the daemon has a mount namespace of its own, so no job would see its TMPDIR or start",
-			"remove PrivateTmp=, ProtectSystem=, ProtectHome= and similar settings from hookhost.service")
+			notMounted)
 	}
 	size := "half of the node's memory"
 	if p.TMPSize > 0 {
 		size = p.TMPSize.String()
 	}
 	return ok(what, fmt.Sprintf("in memory, %s each, and counted as memory of the job", size))
+}
+
+// examineRuntimeDir is examineTmp for XDG_RUNTIME_DIR.
+func examineRuntimeDir(same, known bool) Finding {
+	const what = "XDG_RUNTIME_DIR of jobs"
+	if known && !same {
+		return blocking(what, "the daemon has a mount namespace of its own, so no job would see it or start",
+			notMounted)
+	}
+	return ok(what, "in memory, as long as a job of its user is on this host")
 }
 
 // sameMounts reports whether two processes are in the same mount namespace. known is false without

@@ -27,6 +27,7 @@ func TestPrivateDirectoriesAreExamined(t *testing.T) {
 		{"off", config.Private{}, 10, nil},
 		{"TMPDIR", config.Private{TMP: true}, 10, []Status{OK}},
 		{"both", config.Private{TMP: true, TMPSize: 1 << 20, CleanIPC: true}, 10, []Status{OK, OK}},
+		{"XDG_RUNTIME_DIR", config.Private{RuntimeDir: true}, 10, []Status{OK}},
 		{"no such directory", config.Private{CleanDirs: []string{"/dev/none"}}, 10, []Status{OK, Degraded}},
 		{"not sticky", config.Private{CleanDirs: []string{open}}, 10, []Status{OK, Impossible}},
 		{"an old kernel", config.Private{CleanDirs: []string{sticky}}, 5, []Status{Impossible}},
@@ -49,6 +50,9 @@ func TestPrivateDirectoriesAreExamined(t *testing.T) {
 		}
 	}
 	if f := examineTmp(config.Private{TMP: true}, false, true); f.Status != Impossible || !f.Blocks {
+		t.Errorf("another mount namespace: %+v", f)
+	}
+	if f := examineRuntimeDir(false, true); f.Status != Impossible || !f.Blocks {
 		t.Errorf("another mount namespace: %+v", f)
 	}
 	if same, known := sameMounts(proc, os.Getpid(), os.Getpid()); !same || !known {
