@@ -21,7 +21,11 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-func TestMain(m *testing.M) { os.Exit(kernfstest.Run(m, testPrefix())) }
+// TestMain has an end wait for its removal even on a machine that is busy.
+func TestMain(m *testing.M) {
+	cleanTime = time.Minute
+	os.Exit(kernfstest.Run(m, testPrefix()))
+}
 
 func testPrefix() string { return fmt.Sprintf("hhtest_hookprivate_%d", os.Getpid()) }
 

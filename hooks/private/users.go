@@ -44,7 +44,7 @@ type cleaning struct {
 
 // cleanTime bounds how long an event waits for a removal, which usually takes milliseconds. A user
 // who lists /tmp can hold its lock (see kernfs.Unlisted), and the removal then takes longer.
-const cleanTime = 2 * time.Second
+var cleanTime = 2 * time.Second
 
 func newUsers(dir string, clean func(context.Context, int, window) error, log *logrus.Entry) *users {
 	return &users{dir: dir, clean: clean, log: log, owners: map[string]int{}, works: map[int]*cleaning{},
