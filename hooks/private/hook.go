@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 
@@ -21,6 +22,7 @@ type hook struct {
 	tmp    tmpDirs
 	xdg    *runtimeDirs
 	users  *users
+	live   *liveJobs
 	tree   *cgroup.Tree
 	procfs *kernfs.FS
 	log    *logrus.Entry
@@ -42,10 +44,11 @@ func newHook(s *hostapi.Setup) (any, error) {
 	}
 	run := s.Host["run_dir"]
 	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
-	return &hook{policy: p, run: run, tree: tree, procfs: roots.Proc, log: s.Log,
+	live := newLiveJobs()
+	return &hook{policy: p, run: run, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
 		tmp:   tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
-		xdg:   newRuntimeDirs(run, tree),
-		users: newUsers(filepath.Join(run, "users"), c.clean, s.Log)}, nil
+		xdg:   newRuntimeDirs(run, live, tree),
+		users: newUsers(filepath.Join(run, "users"), live, c.clean, s.Log)}, nil
 }
 
 // placed fails if the host did not say where directories of jobs are.
@@ -59,29 +62,34 @@ func (h *hook) placed() error {
 // ExecjobBegin mounts the job's TMPDIR and its owner's XDG_RUNTIME_DIR. It ends a removal of its
 // owner's leftovers, since the job may use what earlier ones left.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	job := req.Job
-	out := &hostapi.Outcome{}
 	if err := h.placed(); err != nil {
 		return nil, err
 	}
+	h.live.add(req.Job)
+	out, err := h.begin(ctx, req.Job)
+	if err != nil {
+		h.live.remove(req.Job.ID)
+		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
+	}
+	return out, nil
+}
+
+func (h *hook) begin(ctx context.Context, job *hostapi.Job) (*hostapi.Outcome, error) {
+	out := &hostapi.Outcome{}
 	if h.policy.Private.Cleans() {
-		if err := h.users.begin(ctx, job.ID, job.Owner.UID); err != nil {
-			h.users.forget(job.ID)
-			return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", job.ID, err)
+		if err := h.users.begin(ctx, job.Owner.UID); err != nil {
+			return nil, err
 		}
 	}
 	if h.policy.Private.TMP {
 		if err := h.tmp.create(ctx, job.ID, job.Owner); err != nil {
-			h.users.forget(job.ID)
-			return nil, hostapi.Errorf(hostapi.KindNode, "TMPDIR of job %s: %w", job.ID, err)
+			return nil, fmt.Errorf("TMPDIR: %w", err)
 		}
 		out.AttachEnv = h.tmp.variables(job.ID)
 	}
 	if h.policy.Private.RuntimeDir {
 		if err := h.xdg.create(ctx, job.Owner); err != nil {
-			h.users.forget(job.ID)
-			return nil, hostapi.Errorf(hostapi.KindNode, "XDG_RUNTIME_DIR of job %s: %w", job.ID, errors.Join(err,
-				h.tmp.remove(ctx, job.ID)))
+			return nil, fmt.Errorf("XDG_RUNTIME_DIR: %w", errors.Join(err, h.tmp.remove(ctx, job.ID)))
 		}
 		out.AttachEnv = both(out.AttachEnv, h.xdg.variables(job.Owner))
 	}
@@ -122,11 +130,13 @@ func both(a, b map[string]string) map[string]string {
 // ExecjobEnd removes the job's TMPDIR, and its owner's leftovers and XDG_RUNTIME_DIR if it was
 // their last job here. Hook cgroup has already ended the job's processes.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	uid, lived := h.live.remove(req.Job.ID)
 	if err := h.tmp.remove(ctx, req.Job.ID); err != nil {
-		h.users.forget(req.Job.ID)
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: TMPDIR: %w", req.Job.ID, err)
 	}
-	h.users.end(ctx, req.Job.ID)
+	if lived && h.policy.Private.Cleans() {
+		h.users.end(ctx, uid)
+	}
 	if err := h.xdg.removeUnused(ctx); err != nil {
 		h.log.Warnf("XDG_RUNTIME_DIRs of users without jobs: %v", err)
 	}
@@ -143,9 +153,10 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	if err := h.placed(); err != nil {
 		return nil, err
 	}
+	h.live.replace(req.JobList)
 	if h.policy.Private.Cleans() {
 		for id, job := range req.JobList {
-			if err := h.users.begin(ctx, id, job.Owner.UID); err != nil {
+			if err := h.users.begin(ctx, job.Owner.UID); err != nil {
 				h.log.WithField("job", id).Warn(err)
 			}
 		}
@@ -160,6 +171,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	if req.Partial {
 		return &hostapi.Outcome{}, nil
 	}
+	h.live.replace(req.JobList)
 	return h.tidy(ctx, req)
 }
 
@@ -193,9 +205,11 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	return out, nil
 }
 
-// lives reports whether a job that is not listed may live. It may have begun since the list was
-// made, or the host may have lost its record. Such a job has a cgroup.
+// lives reports whether a job may live. If the host has lost its record, it still has a cgroup.
 func (h *hook) lives(id string) bool {
+	if h.live.has(id) {
+		return true
+	}
 	j, err := h.tree.Job(id)
 	return err == nil && j.Exists()
 }

@@ -23,18 +23,19 @@ import (
 // bus, and what that starts is outside of all jobs.
 type runtimeDirs struct {
 	dirs tmpDirs
+	live *liveJobs
 	tree *cgroup.Tree
 
-	// mu is held while directories are made and removed. A job has a cgroup before its begin comes
-	// here, so its user's directory is not removed from then on.
+	// mu is held while directories are made and removed. A job is live before its user's directory
+	// is made, so the directory is not removed from then on.
 	mu sync.Mutex
 }
 
 // runtimeSize is the size of each. It is small, since programs have only sockets and state there.
 const runtimeSize = 256 << 20
 
-func newRuntimeDirs(run string, tree *cgroup.Tree) *runtimeDirs {
-	return &runtimeDirs{dirs: tmpDirs{base: filepath.Join(run, "runtime"), size: runtimeSize}, tree: tree}
+func newRuntimeDirs(run string, live *liveJobs, tree *cgroup.Tree) *runtimeDirs {
+	return &runtimeDirs{dirs: tmpDirs{base: filepath.Join(run, "runtime"), size: runtimeSize}, live: live, tree: tree}
 }
 
 // create mounts the user's directory unless there is one.
@@ -88,13 +89,17 @@ func (r *runtimeDirs) detachUnused() (held []int, err error) {
 	return held, errors.Join(errs...)
 }
 
-// owners returns the uids of the users whose jobs have a cgroup here.
+// owners returns the uids of the users with live jobs, or with a job's cgroup, here. The host may
+// have lost a job's record.
 func (r *runtimeDirs) owners() (map[string]bool, error) {
 	ids, err := r.tree.JobIDs()
 	if err != nil {
 		return nil, err
 	}
 	uids := map[string]bool{}
+	for uid := range r.live.uids() {
+		uids[strconv.Itoa(uid)] = true
+	}
 	for _, id := range ids {
 		j, err := r.tree.Job(id)
 		if err != nil {

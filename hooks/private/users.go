@@ -17,7 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
-// users are the owners of jobs, and those whose leftovers have not been removed yet.
+// users are the owners of live jobs, and those whose leftovers have not been removed yet.
 //
 // Each has a file in dir, named by the uid. Its time of modification is the begin of the first job
 // since leftovers were last removed. Its time of access is the end of the last job, or noEnd while
@@ -27,11 +27,11 @@ import (
 // A goroutine for each user removes leftovers, because there may be millions of them.
 type users struct {
 	dir   string
+	live  *liveJobs
 	clean func(ctx context.Context, uid int, w window) error
 	log   *logrus.Entry
 
 	mu     sync.Mutex
-	owners map[string]int    // of the live jobs
 	works  map[int]*cleaning // by uid
 	warned map[int]string    // the last warning about a user
 }
@@ -46,20 +46,20 @@ type cleaning struct {
 // who lists /tmp can hold its lock (see kernfs.Unlisted), and the removal then takes longer.
 var cleanTime = 2 * time.Second
 
-func newUsers(dir string, clean func(context.Context, int, window) error, log *logrus.Entry) *users {
-	return &users{dir: dir, clean: clean, log: log, owners: map[string]int{}, works: map[int]*cleaning{},
-		warned: map[int]string{}}
+func newUsers(
+	dir string, live *liveJobs, clean func(context.Context, int, window) error, log *logrus.Entry,
+) *users {
+	return &users{dir: dir, live: live, clean: clean, log: log, works: map[int]*cleaning{}, warned: map[int]string{}}
 }
 
-// begin notes that the user has a job, and ends a removal of the user's leftovers. Root, and an
-// owner whose uid is not known, are not noted, so that nothing of theirs is removed. If begin
-// fails, the job counts nevertheless. Idempotent.
-func (u *users) begin(ctx context.Context, job string, uid int) error {
+// begin notes that the user has a job, which is a live one already, and ends a removal of the
+// user's leftovers. Root, and an owner whose uid is not known, are not noted, so that nothing of
+// theirs is removed. Idempotent.
+func (u *users) begin(ctx context.Context, uid int) error {
 	if uid <= 0 {
 		return nil
 	}
 	u.mu.Lock()
-	u.owners[job] = uid
 	err := u.mark(uid)
 	c := u.works[uid]
 	u.mu.Unlock()
@@ -103,26 +103,12 @@ func (u *users) window(uid int) (window, error) {
 
 func (u *users) path(uid int) string { return filepath.Join(u.dir, strconv.Itoa(uid)) }
 
-// forget notes that a job is over without removing anything. exechost_periodic does that later.
-func (u *users) forget(job string) (uid int, found bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	uid, found = u.owners[job]
-	delete(u.owners, job)
-	return uid, found
-}
-
 // forgetAll removes the files of all users. Otherwise what a user makes while nothing is removed
 // would be removed once that is enabled again.
 func (u *users) forgetAll() error { return os.RemoveAll(u.dir) }
 
-// end notes that a job is over. If it was its owner's last one, end begins to remove the owner's
-// leftovers and waits up to cleanTime.
-func (u *users) end(ctx context.Context, job string) {
-	uid, found := u.forget(job)
-	if !found {
-		return
-	}
+// end begins to remove the leftovers of a user without jobs, and waits up to cleanTime.
+func (u *users) end(ctx context.Context, uid int) {
 	if c := u.start(uid); c != nil {
 		c.wait(ctx)
 	}
@@ -157,7 +143,7 @@ func (u *users) cleanAll() error {
 func (u *users) start(uid int) *cleaning {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.hasJob(uid) {
+	if u.live.uids()[uid] {
 		return nil
 	}
 	w, err := u.window(uid)
@@ -182,22 +168,12 @@ func (u *users) start(uid int) *cleaning {
 	return c
 }
 
-// hasJob reports whether the user has a live job. The caller holds mu.
-func (u *users) hasJob(uid int) bool {
-	for _, owner := range u.owners {
-		if owner == uid {
-			return true
-		}
-	}
-	return false
-}
-
 // finish removes the user's file after a complete removal. Otherwise exechost_periodic tries again.
 func (u *users) finish(ctx context.Context, uid int, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.works, uid)
-	if ctx.Err() != nil || u.hasJob(uid) {
+	if ctx.Err() != nil || u.live.uids()[uid] {
 		return
 	}
 	if err == nil {

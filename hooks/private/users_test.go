@@ -96,7 +96,8 @@ func TestBeginEndsARemoval(t *testing.T) {
 	log.SetOutput(t.Output())
 	began := make(chan window)
 	result := make(chan error)
-	u := newUsers(filepath.Join(t.TempDir(), "users"), func(ctx context.Context, _ int, w window) error {
+	live := newLiveJobs()
+	u := newUsers(filepath.Join(t.TempDir(), "users"), live, func(ctx context.Context, _ int, w window) error {
 		began <- w
 		select {
 		case err := <-result:
@@ -107,17 +108,20 @@ func TestBeginEndsARemoval(t *testing.T) {
 	}, logrus.NewEntry(log))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no event waits
-	must.NoError(t, u.begin(ctx, "7.srv", 1000))
-	u.end(ctx, "7.srv")
+	must.NoError(t, u.begin(ctx, 1000))
+	u.end(ctx, 1000)
 	first := must.Receive(t, "a removal", began)
-	must.NoError(t, u.begin(t.Context(), "8.srv", 1000)) // waits until it has ended
+	live.add(jobOf("8.srv", 1000))
+	must.NoError(t, u.begin(t.Context(), 1000)) // waits until it has ended
 	tick()
-	u.end(ctx, "8.srv")
+	u.end(ctx, 1000) // of another job
+	live.remove("8.srv")
+	u.end(ctx, 1000)
 	second := must.Receive(t, "another removal", began)
 	if !second.since.Equal(first.since) || !second.until.After(first.until) {
 		t.Errorf("%v after %v", second, first)
 	}
-	u.end(ctx, "8.srv") // the event may be repeated
+	u.end(ctx, 1000) // the event may be repeated
 	result <- errors.New("test")
 	must.Eventually(t, "it has ended", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return len(u.works) == 0 })
 	must.NoError(t, u.cleanAll())
