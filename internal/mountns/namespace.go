@@ -1,0 +1,184 @@
+// Package mountns makes mount namespaces for jobs, and moves programs into them.
+//
+// A namespace is pinned: its file in nsfs is mounted on a file. So it outlives the program that
+// made it, and exists while no process is in it. No process in it is needed to enter it.
+package mountns
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// New returns a new mount namespace with the mounts of this process, and with what prepare mounts.
+// Later mounts of the node arrive there, but none returns to the node. The namespace lasts while
+// its file is open, it is pinned, or a process is in it. prepare must not start goroutines.
+func New(prepare func() error) (*os.File, error) { return newOn(nil, prepare) }
+
+// newOn is New on these cpus. nil means any.
+func newOn(cpus *unix.CPUSet, prepare func() error) (ns *os.File, err error) {
+	err = onThread(func() error {
+		if cpus != nil {
+			if err := unix.SchedSetaffinity(0, cpus); err != nil {
+				return os.NewSyscallError("sched_setaffinity", err)
+			}
+		}
+		before, err := os.Stat("/")
+		if err != nil {
+			return err
+		}
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return os.NewSyscallError("unshare", err)
+		}
+		// Shared again, so that they arrive in the namespaces of containers in the job, too.
+		for _, propagation := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
+			if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
+				return fmt.Errorf("change the propagation of mounts: %w", err)
+			}
+		}
+		if ns, err = os.Open("/proc/thread-self/ns/mnt"); err != nil {
+			return err
+		}
+		// Whoever enters sees the root of the namespace, which a chroot hides.
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+			return os.NewSyscallError("setns", err)
+		}
+		if after, err := os.Stat("/"); err != nil || !os.SameFile(before, after) {
+			return errors.Join(errors.New("hookhost runs in a chroot, which a job would leave"), err)
+		}
+		return prepare()
+	})
+	if err != nil && ns != nil {
+		ns.Close()
+		ns = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("make a mount namespace: %w", err)
+	}
+	return ns, err
+}
+
+// Create makes a namespace as New does, and pins it. If Create fails, it leaves nothing. prepare
+// may be called more than once.
+//
+// The kernel only pins a namespace whose number is greater than that of the caller's namespace (see
+// mnt_ns_loop in fs/namespace.c). Since Linux 6.18, each cpu has a supply of numbers. So a new
+// namespace may have a smaller number, unless the caller is in the node's first one, and Create
+// tries each cpu. It succeeds on the one that made the caller's.
+func Create(pin string, prepare func() error) error {
+	err := create(pin, nil, prepare)
+	if !errors.Is(err, errNumber) {
+		return err
+	}
+	var mine unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &mine); err != nil {
+		return os.NewSyscallError("sched_getaffinity", err)
+	}
+	for cpu, left := 0, mine.Count(); left > 0 && errors.Is(err, errNumber); cpu++ {
+		if mine.IsSet(cpu) {
+			var one unix.CPUSet
+			one.Set(cpu)
+			err = create(pin, &one, prepare)
+			left--
+		}
+	}
+	return err
+}
+
+func create(pin string, cpus *unix.CPUSet, prepare func() error) error {
+	ns, err := newOn(cpus, prepare)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return pinAt(pin, ns)
+}
+
+// onThread runs f on a thread that ends afterwards, with the namespace that it is in.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() { // a process's first thread does not end
+			defer runtime.UnlockOSThread()
+			done <- onThread(f)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+var pinning sync.Mutex
+
+// errNumber means that the kernel does not pin the namespace. A plain EINVAL may come from prepare.
+var errNumber = errors.New("its number is too small")
+
+// pinAt mounts the namespace on a new file. Its directory is for pins alone. If pinAt fails, it
+// leaves no file.
+func pinAt(pin string, ns *os.File) error {
+	dir := filepath.Dir(pin)
+	pinning.Lock()
+	defer pinning.Unlock()
+	// The kernel does not let a namespace be mounted where it would arrive in itself.
+	if err := unix.Mount("", dir, "", unix.MS_PRIVATE, ""); err == unix.EINVAL { // it is not a mount yet
+		err = unix.Mount(dir, dir, "", unix.MS_BIND, "")
+		if err == nil {
+			err = unix.Mount("", dir, "", unix.MS_PRIVATE, "")
+		}
+		if err != nil {
+			return &fs.PathError{Op: "bind", Path: dir, Err: err}
+		}
+	} else if err != nil {
+		return &fs.PathError{Op: "make private", Path: dir, Err: err}
+	}
+	f, err := os.OpenFile(pin, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	err = unix.Mount(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()), pin, "", unix.MS_BIND, "")
+	if err == nil {
+		return nil
+	}
+	if err == unix.EINVAL {
+		err = fmt.Errorf("%w: %w", err, errNumber)
+	}
+	return errors.Join(&fs.PathError{Op: "pin a mount namespace at", Path: pin, Err: err}, os.Remove(pin))
+}
+
+// Unpin removes the pin. The namespace goes when no process is in it any more. Idempotent.
+func Unpin(pin string) error {
+	if err := Detach(pin); err != nil {
+		return err
+	}
+	if err := os.Remove(pin); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Enter runs f in the pinned namespace, in its root directory. A process that f starts is in the
+// namespace, too. It fails with fs.ErrNotExist if there is no pin.
+func Enter(pin string, f func() error) error {
+	ns, err := os.Open(pin)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return os.NewSyscallError("unshare", err)
+		}
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+			return &fs.PathError{Op: "enter the mount namespace", Path: pin, Err: err}
+		}
+		return f()
+	})
+}
