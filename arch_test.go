@@ -64,7 +64,8 @@ var edges = map[string][]string{
 	"internal/top":     {"hostapi", "internal/api"},
 	"internal/web": {"hostapi", "internal/api", "internal/disk", "internal/jobstate", "internal/passwd",
 		"internal/report"},
-	"internal/mom":     {"hostapi", "internal/kernfs", "internal/passwd", "internal/pbs", "internal/proc"},
+	"internal/mom": {"hostapi", "internal/kernfs", "internal/mountns", "internal/passwd", "internal/pbs",
+		"internal/proc"},
 	"internal/mountns": {"internal/disk", "internal/kernfs", "internal/proc"},
 	"internal/tm":      {"hostapi", "internal/api", "internal/pbs"},
 	"internal/pam": {"hostapi", "internal/api", "internal/config", "internal/disk", "internal/passwd",
@@ -80,7 +81,7 @@ var edges = map[string][]string{
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
 		"internal/config", "internal/devfilter", "internal/disk", "internal/inventory",
-		"internal/kernfs", "internal/openpbs", "internal/pam", "internal/pbs", "internal/placement",
+		"internal/kernfs", "internal/mountns", "internal/openpbs", "internal/pam", "internal/pbs", "internal/placement",
 		"internal/plugin", "internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
@@ -95,7 +96,7 @@ var edges = map[string][]string{
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
 	"hooks/private": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
-		"internal/pbs", "internal/proc"},
+		"internal/mountns", "internal/pbs", "internal/proc"},
 	"lab/gotest":                 {},
 	"lab/openpbs":                {},
 	"integrations/openpbs":       {"hostapi", "internal/disk"},

@@ -180,7 +180,7 @@ func (c *cli) runJob(
 		return 0, err
 	}
 	spec.Stdin, spec.Stdout, spec.Stderr = os.Stdin, os.Stdout, os.Stderr
-	spec.AuxDir, spec.Umask = c.Aux(), o.umask
+	spec.AuxDir, spec.Namespaces, spec.Umask = c.Aux(), c.Namespaces(), o.umask
 	signals := make(chan os.Signal, 16)
 	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH} {

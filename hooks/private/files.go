@@ -34,6 +34,7 @@ type leftovers struct {
 	ctx    context.Context
 	uid    uint32
 	window window
+	all    bool // whoever owns them, and whenever they were made
 
 	removed int
 	top     *os.File // the user's directory that the walk is in
@@ -90,7 +91,7 @@ func (l *leftovers) remove(in *os.File, name string, depth int) error {
 	if err != nil || st == nil {
 		return err
 	}
-	left := l.window.contains(made(st), time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)))
+	left := l.all || l.window.contains(made(st), time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)))
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		if !left {
 			return nil
@@ -123,7 +124,7 @@ func (l *leftovers) stat(in *os.File, name string) (*unix.Statx_t, error) {
 	var st unix.Statx_t
 	const flags = unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW
 	err = unix.Statx(fd, "", flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
-	if err != nil || st.Uid != l.uid {
+	if err != nil || !l.all && st.Uid != l.uid {
 		return nil, err
 	}
 	return &st, nil
@@ -147,7 +148,7 @@ func (l *leftovers) enter(in *os.File, name string, depth int) error {
 	d := os.NewFile(uintptr(fd), filepath.Join(in.Name(), name))
 	defer d.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Uid != l.uid {
+	if err := unix.Fstat(fd, &st); err != nil || !l.all && st.Uid != l.uid {
 		return err
 	}
 	if depth > 1 {

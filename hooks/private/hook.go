@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 
@@ -21,6 +23,7 @@ type hook struct {
 	run    string // for files that do not outlive the boot; "" if the host is older than this program
 	tmp    tmpDirs
 	xdg    *runtimeDirs
+	spaces namespaces
 	users  *users
 	live   *liveJobs
 	tree   *cgroup.Tree
@@ -46,8 +49,10 @@ func newHook(s *hostapi.Setup) (any, error) {
 	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
 	live := newLiveJobs()
 	return &hook{policy: p, run: run, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
-		tmp:   tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
-		xdg:   newRuntimeDirs(run, live, tree),
+		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
+		xdg: newRuntimeDirs(run, live, tree),
+		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
+			emptying: new(sync.Mutex)},
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, s.Log)}, nil
 }
 
@@ -59,8 +64,8 @@ func (h *hook) placed() error {
 	return nil
 }
 
-// ExecjobBegin mounts the job's TMPDIR and its owner's XDG_RUNTIME_DIR. It ends a removal of its
-// owner's leftovers, since the job may use what earlier ones left.
+// ExecjobBegin mounts the job's TMPDIR and private directories, and its owner's XDG_RUNTIME_DIR. It
+// ends a removal of its owner's leftovers, since the job may use what earlier ones left.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.placed(); err != nil {
 		return nil, err
@@ -69,11 +74,13 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	out, err := h.begin(ctx, req.Job)
 	if err != nil {
 		h.live.remove(req.Job.ID)
+		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID))
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	return out, nil
 }
 
+// begin makes what the job has for itself. If it fails, some of that is left.
 func (h *hook) begin(ctx context.Context, job *hostapi.Job) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
 	if h.policy.Private.Cleans() {
@@ -89,24 +96,34 @@ func (h *hook) begin(ctx context.Context, job *hostapi.Job) (*hostapi.Outcome, e
 	}
 	if h.policy.Private.RuntimeDir {
 		if err := h.xdg.create(ctx, job.Owner); err != nil {
-			return nil, fmt.Errorf("XDG_RUNTIME_DIR: %w", errors.Join(err, h.tmp.remove(ctx, job.ID)))
+			return nil, fmt.Errorf("XDG_RUNTIME_DIR: %w", err)
 		}
 		out.AttachEnv = both(out.AttachEnv, h.xdg.variables(job.Owner))
+	}
+	if err := h.spaces.create(ctx, job); err != nil {
+		return nil, fmt.Errorf("private directories: %w", err)
 	}
 	return out, nil
 }
 
-// ExecjobLaunch names the job's directories to the program. A job that began without them has what
-// pbs_mom gives it. A session bus that the environment names belongs to another host, or to
-// systemd-logind, whose bus starts programs outside of the job.
+// ExecjobLaunch moves the process that becomes the program into the job's mount namespace, and
+// names the job's directories to it. A job that began without them has what pbs_mom gives it. A
+// session bus that the environment names belongs to another host, or to systemd-logind, whose bus
+// starts programs outside of the job.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
+	private, err := h.spaces.join(req.Job.ID, h.procfs, req.PID)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "private directories of job %s: %w", req.Job.ID, err)
+	}
 	there, err := h.tmp.check(req.Job.ID, h.procfs, req.PID)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "TMPDIR of job %s: %w", req.Job.ID, err)
 	}
 	if there {
 		out.SetEnv = h.tmp.variables(req.Job.ID)
+	} else if dir := h.spaces.hides(req.Env["TMPDIR"]); private && dir != "" {
+		out.SetEnv = map[string]string{"TMPDIR": dir}
 	}
 	there, err = h.xdg.check(req.Job.Owner, h.procfs, req.PID)
 	if err != nil {
@@ -127,12 +144,12 @@ func both(a, b map[string]string) map[string]string {
 	return env
 }
 
-// ExecjobEnd removes the job's TMPDIR, and its owner's leftovers and XDG_RUNTIME_DIR if it was
-// their last job here. Hook cgroup has already ended the job's processes.
+// ExecjobEnd removes the job's TMPDIR and private directories, and its owner's leftovers and
+// XDG_RUNTIME_DIR if it was their last job here. Hook cgroup has already ended the job's processes.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	uid, lived := h.live.remove(req.Job.ID)
-	if err := h.tmp.remove(ctx, req.Job.ID); err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: TMPDIR: %w", req.Job.ID, err)
+	if err := h.removeDirs(ctx, req.Job.ID); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: private directories: %w", req.Job.ID, err)
 	}
 	if lived && h.policy.Private.Cleans() {
 		h.users.end(ctx, uid)
@@ -141,6 +158,12 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 		h.log.Warnf("XDG_RUNTIME_DIRs of users without jobs: %v", err)
 	}
 	return &hostapi.Outcome{}, nil
+}
+
+// removeDirs removes the directories of a job. The namespace goes first, because it has the TMPDIR,
+// too. Idempotent.
+func (h *hook) removeDirs(ctx context.Context, id string) error {
+	return errors.Join(h.spaces.remove(ctx, id), h.tmp.remove(ctx, id))
 }
 
 // ExecjobAbort undoes begin.
@@ -190,14 +213,22 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: env}
 		}
 	}
-	ids, err := h.tmp.list()
+	tmp, err := h.tmp.list()
 	errs = append(errs, err)
-	for _, id := range ids {
+	for _, id := range tmp {
 		if job, listed := req.JobList[id]; listed {
 			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: both(h.tmp.variables(id), h.xdg.variables(job.Owner))}
-		} else if !h.lives(id) {
-			errs = append(errs, h.tmp.remove(ctx, id))
 		}
+	}
+	private, err := h.spaces.list()
+	errs = append(errs, err)
+	for _, id := range slices.Concat(private, tmp) {
+		if _, listed := req.JobList[id]; !listed && !h.lives(id) {
+			errs = append(errs, h.removeDirs(ctx, id))
+		}
+	}
+	for _, base := range h.spaces.bases() {
+		h.spaces.empty(h.spaces.jobDirs(base))
 	}
 	if err := errors.Join(errs...); err != nil {
 		h.log.Warnf("directories of jobs that are over: %v", err)

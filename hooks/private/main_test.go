@@ -18,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/hostapi/hooktest"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
+	"github.com/hookhost/hookhost/internal/mountns"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -49,6 +50,10 @@ func newNode(t testing.TB, settings ...string) *node {
 				}
 			}
 		}
+		for _, job := range names(t, filepath.Join(dir, "run/ns")) {
+			must.NoError(t, mountns.Unpin(filepath.Join(dir, "run/ns", job)))
+		}
+		must.NoError(t, mountns.Detach(filepath.Join(dir, "run/ns")))
 		must.NoError(t, os.RemoveAll(dir))
 	})
 	must.NoError(t, os.Chmod(dir, 0o755), os.Mkdir(n.shared, 0o755), os.Chmod(n.shared, os.ModeSticky|0o777),

@@ -162,8 +162,11 @@ func free(ctx context.Context, held []int) {
 }
 
 // list returns the jobs that have a directory.
-func (d tmpDirs) list() ([]string, error) {
-	entries, err := os.ReadDir(d.base)
+func (d tmpDirs) list() ([]string, error) { return jobsIn(d.base) }
+
+// jobsIn returns the jobs after which files of a directory are named. A missing one has none.
+func jobsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -2,6 +2,8 @@ package config
 
 import (
 	"path"
+	"regexp"
+	"strings"
 
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -13,22 +15,57 @@ type Private struct {
 	RuntimeDir bool     `toml:"runtime_dir" json:"runtime_dir"`
 	CleanDirs  []string `toml:"clean_dirs" json:"clean_dirs"`
 	CleanIPC   bool     `toml:"clean_ipc" json:"clean_ipc"`
+
+	Dirs []PrivateDir `toml:"dirs,inline" json:"dirs"`
+}
+
+// PrivateDir is a directory that each job has for itself.
+type PrivateDir struct {
+	Path string `toml:"path" json:"path"`
+	Base string `toml:"base,omitempty" json:"base,omitempty"` // a directory on disk; "" means tmpfs
+	// Of a tmpfs: its size, and further options of mount.
+	Size    pbs.Size `toml:"size,omitempty" json:"size,omitempty"`
+	Options string   `toml:"options,omitempty" json:"options,omitempty"`
 }
 
 // IsOn reports whether anything is demanded.
-func (p Private) IsOn() bool { return p.TMP || p.RuntimeDir || p.Cleans() }
+func (p Private) IsOn() bool { return p.TMP || p.RuntimeDir || len(p.Dirs) > 0 || p.Cleans() }
 
 // Cleans reports whether anything that jobs leave is removed.
 func (p Private) Cleans() bool { return len(p.CleanDirs) > 0 || p.CleanIPC }
+
+var tmpfsOptions = regexp.MustCompile(`^((noexec|huge=[a-z_]+|nr_inodes=[0-9]+[kmg]?|mpol=[a-z0-9:=-]+)(,|$))*$`)
+
+// isBelowRoot reports whether a path is absolute, as short as possible, and not the root.
+func isBelowRoot(name string) bool {
+	return path.IsAbs(name) && path.Clean(name) == name && name != "/"
+}
+
+// isWithin reports whether name is the directory dir or below it.
+func isWithin(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 // check returns an error for the first invalid value, with its key.
 func (p Private) check() error {
 	rules := []rule{{"private.tmp_size", p.TMPSize, p.TMPSize == 0 || p.TMPSize >= 1<<20,
 		"0kb for half of the node's memory, or 1mb or more"}}
 	for _, dir := range p.CleanDirs {
-		clean := path.IsAbs(dir) && path.Clean(dir) == dir
-		rules = append(rules, rule{"private.clean_dirs", dir, clean && dir != "/",
+		rules = append(rules, rule{"private.clean_dirs", dir, isBelowRoot(dir),
 			"clean absolute paths of directories that everybody may write to, such as /tmp"})
+	}
+	for i, d := range p.Dirs {
+		rules = append(rules, rule{"private.dirs: path", d.Path, isBelowRoot(d.Path),
+			"the clean absolute path of a directory that everybody may write to, such as /tmp"},
+			rule{"private.dirs: base", d.Base, d.Base == "" || isBelowRoot(d.Base), "a clean absolute path"},
+			rule{"private.dirs: size", d.Size, d.Size == 0 || d.Size >= 1<<20 && d.Base == "",
+				"1mb or more, without base"},
+			rule{"private.dirs: options", d.Options,
+				d.Options == "" || d.Base == "" && tmpfsOptions.MatchString(d.Options), "some of noexec, " +
+					"huge=WHEN, nr_inodes=N, mpol=POLICY, separated by commas, without base"})
+		for j, other := range p.Dirs {
+			rules = append(rules, rule{"private.dirs: path", d.Path, i == j || !isWithin(d.Path, other.Path),
+				"a directory that is not in another one of dirs"},
+				rule{"private.dirs: base", d.Base, !isWithin(d.Base, other.Path), "a directory outside of dirs"})
+		}
 	}
 	return firstBroken(rules...)
 }

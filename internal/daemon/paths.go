@@ -38,11 +38,14 @@ func (p Paths) LoginEnv() string { return p.beside("pam.env") }
 // beside returns the path of something that, like jobs, does not outlive the boot.
 func (p Paths) beside(name string) string { return filepath.Join(filepath.Dir(p.Socket), name) }
 
+// Namespaces returns the directory with the mount namespaces of jobs, each under its job's id.
+func (p Paths) Namespaces() string { return p.beside("ns") }
+
 // hasPrivate reports whether there are files of hook private: directories of jobs, or users to be
 // cleaned.
 func (p Paths) hasPrivate() bool {
-	for _, name := range []string{"tmp", "runtime", "users"} {
-		if files, err := os.ReadDir(p.beside(name)); err == nil && len(files) > 0 {
+	for _, dir := range []string{p.beside("tmp"), p.beside("runtime"), p.beside("users"), p.Namespaces()} {
+		if files, err := os.ReadDir(dir); err == nil && len(files) > 0 {
 			return true
 		}
 	}

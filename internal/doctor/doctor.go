@@ -108,7 +108,7 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
 		findings = append(findings, k.examineSettings()...)
 		findings = append(findings, k.examineWalltime()...)
-		findings = append(findings, k.examinePrivate(proc, may.daemon)...)
+		findings = append(findings, k.examinePrivate(proc, may)...)
 		findings = append(findings, k.examineEnergy()...)
 		findings = append(findings, k.examineUnprotected()...)
 	}

@@ -11,19 +11,24 @@ import (
 
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/disk"
+	"github.com/hookhost/hookhost/internal/mountns"
 )
 
 // examinePrivate reports which jobs have a TMPDIR of theirs alone, and from where their leftovers
-// are removed. daemon is the daemon's pid, or 0.
-func (k *kernel) examinePrivate(proc procfs.FS, daemon int) []Finding {
+// are removed.
+func (k *kernel) examinePrivate(proc procfs.FS, may rights) []Finding {
 	var findings []Finding
 	p := k.cfg.Private
-	same, known := sameMounts(proc, daemon, 1)
+	same, known := sameMounts(proc, may.daemon, 1)
 	if p.TMP {
 		findings = append(findings, examineTmp(p, same, known))
 	}
 	if p.RuntimeDir {
 		findings = append(findings, examineRuntimeDir(same, known))
+	}
+	if len(p.Dirs) > 0 {
+		scope, err := k.roots.Proc.ReadFile("sys/kernel/yama/ptrace_scope")
+		findings = append(findings, k.examineDirs(may, err == nil && strings.TrimSpace(string(scope)) == "3"))
 	}
 	if !p.Cleans() {
 		return findings
@@ -68,6 +73,46 @@ func examineRuntimeDir(same, known bool) Finding {
 			notMounted)
 	}
 	return ok(what, "in memory, as long as a job of its user is on this host")
+}
+
+// examineDirs makes a mount namespace as a job gets one. untraceable means that no process of this
+// node can be traced.
+func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
+	const what = "private directories"
+	switch {
+	case !k.since(5, 6):
+		return blocking(what, "this kernel has no pidfd_getfd(2), so no job would start",
+			"use Linux 5.6 or newer, or remove dirs from [private]")
+	case untraceable:
+		return blocking(what, "kernel.yama.ptrace_scope is 3, so no job of pbs_mom would start",
+			"set it to 2 and boot again, or remove dirs from [private]")
+	case may.known && may.uid == 0 && !(may.has(unix.CAP_SYS_CHROOT) && may.has(unix.CAP_SYS_PTRACE)):
+		return blocking(what, "the daemon lacks CAP_SYS_CHROOT or CAP_SYS_PTRACE, so no job would start",
+			"add the drop-in of docs/private.md to hookhost.service, or remove dirs from [private]")
+	case may.uid != 0:
+		return unknown(what)
+	}
+	var paths []string
+	ns, err := mountns.New(func() error {
+		for _, d := range k.cfg.Private.Dirs {
+			paths = append(paths, d.Path)
+			if d.Base != "" {
+				if err := disk.CheckDir(d.Base); err != nil {
+					return fmt.Errorf("base %s: %w", d.Base, err)
+				}
+			}
+			m := mountns.Directory{Path: d.Path, From: d.Base, Size: int64(d.Size), Options: d.Options}
+			if err := m.Mount(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return blocking(what, err.Error()+": no job would start", "correct dirs in [private]")
+	}
+	ns.Close()
+	return ok(what, "each job has its own "+strings.Join(paths, ", "))
 }
 
 // sameMounts reports whether two processes are in the same mount namespace. known is false without

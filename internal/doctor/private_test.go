@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -35,7 +36,7 @@ func TestPrivateDirectoriesAreExamined(t *testing.T) {
 	} {
 		k := &kernel{cfg: &config.File{Private: tt.private}, major: 5, minor: tt.minor}
 		var got []Status
-		for _, f := range k.examinePrivate(proc, 0) {
+		for _, f := range k.examinePrivate(proc, rights{}) {
 			got = append(got, f.Status)
 			if f.Status != OK && f.Advice == "" {
 				t.Errorf("%s: no advice: %+v", tt.name, f)
@@ -45,7 +46,7 @@ func TestPrivateDirectoriesAreExamined(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		k := &kernel{cfg: &config.File{Private: config.Private{CleanDirs: []string{sticky}}}, major: 6}
-		if all := k.examinePrivate(proc, 0); len(all) != 1 {
+		if all := k.examinePrivate(proc, rights{}); len(all) != 1 {
 			t.Errorf("a good directory: %+v", all)
 		}
 	}
@@ -60,5 +61,38 @@ func TestPrivateDirectoriesAreExamined(t *testing.T) {
 	}
 	if _, known := sameMounts(proc, 0, os.Getpid()); known {
 		t.Error("without a daemon its namespace is not known")
+	}
+}
+
+func TestNamespacesOfJobsAreExamined(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	sticky, base := filepath.Join(t.TempDir(), "sticky"), t.TempDir()
+	must.NoError(t, os.Mkdir(sticky, 0o700), os.Chmod(sticky, os.ModeSticky|0o777), os.Chmod(base, 0o755))
+	all := rights{capabilities: ^uint64(0), known: true}
+	good := []config.PrivateDir{{Path: sticky, Base: base}, {Path: "/dev/shm", Size: 1 << 20}}
+	for _, tt := range []struct {
+		name        string
+		dirs        []config.PrivateDir
+		may         rights
+		minor       int // of Linux 5
+		untraceable bool
+		want        Status
+	}{
+		{"good", good, all, 10, false, OK},
+		{"a user asks", good, rights{uid: 1000, known: true}, 10, false, Unknown},
+		{"an old kernel", good, all, 5, false, Impossible},
+		{"no process can be traced", good, all, 10, true, Impossible},
+		{"the unit without its drop-in", good, rights{known: true}, 10, false, Impossible},
+		{"not sticky", []config.PrivateDir{{Path: base}}, all, 10, false, Impossible},
+		{"no base", []config.PrivateDir{{Path: sticky, Base: "/there/is/none"}}, all, 10, false, Impossible},
+		{"a base that users can write to", []config.PrivateDir{{Path: "/dev/shm", Base: sticky}}, all, 10, false,
+			Impossible},
+		{"a wrong option", []config.PrivateDir{{Path: sticky, Options: "mpol=none"}}, all, 10, false, Impossible},
+	} {
+		k := &kernel{cfg: &config.File{Private: config.Private{Dirs: tt.dirs}}, major: 5, minor: tt.minor}
+		f := k.examineDirs(tt.may, tt.untraceable)
+		if f.Status != tt.want || f.Blocks != (tt.want == Impossible) || f.Status == Impossible && f.Advice == "" {
+			t.Errorf("%s: %+v", tt.name, f)
+		}
 	}
 }

@@ -58,6 +58,9 @@ type Spec struct {
 	AuxDir string
 	// TmpDir is the directory for the job's TMPDIR, such as /var/tmp; "" means no TMPDIR.
 	TmpDir string
+	// Namespaces is the directory where hook private pins the mount namespaces of jobs; "" means
+	// none.
+	Namespaces string
 }
 
 // Exit statuses of a job whose program did not run, as used by shells and similar programs.

@@ -3,16 +3,20 @@ package mom
 import (
 	"context"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/mountns"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -73,7 +77,7 @@ func startStub(spec *Spec) (*stub, error) {
 	if spec.Stderr != nil {
 		cmd.Stderr = spec.Stderr
 	}
-	child, err := proc.Start(cmd)
+	child, err := startIn(filepath.Join(spec.Namespaces, spec.Job.ID), cmd)
 	if err != nil {
 		ours.Close()
 		return nil, err
@@ -85,6 +89,24 @@ func startStub(spec *Spec) (*stub, error) {
 		return nil, fmt.Errorf("start a stub: it has ended: %w", err)
 	}
 	return s, nil
+}
+
+// startIn starts a program in the job's mount namespace, if it has one. There the program is in the
+// caller's directory, by name.
+func startIn(pin string, cmd *exec.Cmd) (child *proc.Child, err error) {
+	if _, err := os.Lstat(pin); errors.Is(err, fs.ErrNotExist) {
+		return proc.Start(cmd)
+	}
+	if cmd.Dir, err = os.Getwd(); err != nil {
+		return nil, err
+	}
+	err = mountns.Enter(pin, func() (err error) {
+		if child, err = proc.Start(cmd); errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: is it in a private directory? Start the job in another one", err)
+		}
+		return err
+	})
+	return child, err
 }
 
 // execute makes the stub run a program. It fails with *ExecError if the program is at fault.

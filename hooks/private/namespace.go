@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/disk"
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/mountns"
+)
+
+// namespaces are the mount namespaces of jobs with private directories. Each is pinned under the
+// job's id.
+type namespaces struct {
+	pins   string // a directory of root's
+	dirs   []config.PrivateDir
+	prefix string // of the directories below a base
+
+	emptying *sync.Mutex // held while files on disk are removed
+}
+
+func (n namespaces) pin(id string) string { return filepath.Join(n.pins, id) }
+
+// jobDirs is the directory below a base with the private directories of all jobs.
+func (n namespaces) jobDirs(base string) string { return filepath.Join(base, n.prefix) }
+
+// bases returns where private directories are on disk.
+func (n namespaces) bases() (all []string) {
+	for _, d := range n.dirs {
+		if d.Base != "" && !slices.Contains(all, d.Base) {
+			all = append(all, d.Base)
+		}
+	}
+	return all
+}
+
+// create makes and pins the job's namespace. What an earlier run of the job left is removed. If
+// create fails, it leaves nothing.
+func (n namespaces) create(ctx context.Context, job *hostapi.Job) error {
+	if err := n.remove(ctx, job.ID); err != nil {
+		return err
+	}
+	if len(n.dirs) == 0 {
+		return nil
+	}
+	err := disk.MakeDir(n.pins, 0o700)
+	if err == nil {
+		err = n.make(job)
+	}
+	if err != nil {
+		return errors.Join(err, n.remove(ctx, job.ID))
+	}
+	return nil
+}
+
+func (n namespaces) make(job *hostapi.Job) error {
+	var dirs []mountns.Directory
+	for _, d := range n.dirs {
+		m := mountns.Directory{Path: d.Path, Size: int64(d.Size), Options: d.Options}
+		if d.Base != "" {
+			m.From = filepath.Join(n.jobDirs(d.Base), job.ID, d.Path)
+			if err := n.makeDir(d.Base, m.From); err != nil {
+				return err
+			}
+		}
+		dirs = append(dirs, m)
+	}
+	return mountns.Create(n.pin(job.ID), func() error {
+		for _, d := range dirs {
+			if err := d.Mount(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// makeDir makes the directory dir below a base, which exists. Outside of the
+// namespace only root can reach it.
+//
+// It looks like /tmp, because set-user-id programs of the job rely on that. In a directory of the
+// owner's, the owner could exchange their files, and links would be followed
+// (fs.protected_symlinks).
+func (n namespaces) makeDir(base, dir string) error {
+	if err := disk.CheckDir(base); err != nil { // a disk that is not mounted has none
+		return fmt.Errorf("base %s: %w", base, err)
+	}
+	if err := disk.MakeDir(n.jobDirs(base), 0o700); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(dir, os.ModeSticky|0o777)
+}
+
+// join moves the process pid, which becomes a program of the job, into the job's namespace. A job
+// that began without private directories has none.
+func (n namespaces) join(id string, procfs *kernfs.FS, pid int) (there bool, err error) {
+	pin := n.pin(id)
+	if _, err := os.Lstat(pin); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return true, mountns.Join(procfs, pid, pin)
+}
+
+// hides returns the private directory that the directory dir is in or below, or "".
+func (n namespaces) hides(dir string) string {
+	for _, d := range n.dirs {
+		if dir == d.Path || strings.HasPrefix(dir, d.Path+"/") {
+			return d.Path
+		}
+	}
+	return ""
+}
+
+// remove removes the job's namespace and private directories. A process that is in the namespace
+// all the same, or has it open, loses the directories. Files on disk go in the background.
+// Idempotent.
+func (n namespaces) remove(ctx context.Context, id string) error {
+	if err := hostapi.CheckJobID(id); err != nil {
+		return err
+	}
+	var errs []error
+	err := mountns.Enter(n.pin(id), func() error {
+		var errs []error
+		for _, d := range n.dirs {
+			errs = append(errs, mountns.Detach(d.Path))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EINVAL) { // it is not pinned
+		errs = append(errs, err)
+	}
+	errs = append(errs, mountns.Unpin(n.pin(id)))
+	for _, base := range n.bases() {
+		errs = append(errs, n.discard(ctx, n.jobDirs(base), id))
+	}
+	return errors.Join(errs...)
+}
+
+// list returns the jobs that have a namespace or a private directory.
+func (n namespaces) list() ([]string, error) {
+	ids, err := jobsIn(n.pins)
+	errs := []error{err}
+	for _, base := range n.bases() {
+		more, err := jobsIn(n.jobDirs(base))
+		ids, errs = append(ids, more...), append(errs, err)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), errors.Join(errs...)
+}
+
+// overName begins the names of directories whose jobs are over. No job's id begins like this.
+const overName = "over."
+
+// discard removes a job's directory from dir, in the background, because it may hold millions of
+// files. It waits up to cleanTime. The name is free at once, for a later run of the job.
+// Idempotent.
+func (n namespaces) discard(ctx context.Context, dir, id string) error {
+	err := os.Rename(filepath.Join(dir, id), filepath.Join(dir, overName+rand.Text()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	limit := time.NewTimer(cleanTime)
+	defer limit.Stop()
+	select {
+	case <-n.empty(dir):
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// empty begins to remove what discard has left in dir, unless a removal is under way. What it
+// cannot remove stays for the next exechost_periodic.
+func (n namespaces) empty(dir string) <-chan struct{} {
+	done := make(chan struct{})
+	if !n.emptying.TryLock() {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		defer n.emptying.Unlock()
+		in, err := os.Open(dir)
+		if err != nil {
+			return
+		}
+		defer in.Close()
+		names, _ := in.Readdirnames(-1)
+		for _, name := range names {
+			if strings.HasPrefix(name, overName) {
+				l := &leftovers{ctx: context.Background(), all: true}
+				l.remove(in, name, 1)
+			}
+		}
+	}()
+	return done
+}
