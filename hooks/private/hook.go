@@ -14,6 +14,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // hook handles the events. A restart of the program loses nothing: mounts show which jobs have a
@@ -70,8 +71,12 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err := h.placed(); err != nil {
 		return nil, err
 	}
+	shm, err := h.sharedMemory(req.Job)
+	if err != nil {
+		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+	}
 	h.live.add(req.Job)
-	out, err := h.begin(ctx, req.Job)
+	out, err := h.begin(ctx, req.Job, shm)
 	if err != nil {
 		h.live.remove(req.Job.ID)
 		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID))
@@ -81,7 +86,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 }
 
 // begin makes what the job has for itself. If it fails, some of that is left.
-func (h *hook) begin(ctx context.Context, job *hostapi.Job) (*hostapi.Outcome, error) {
+func (h *hook) begin(ctx context.Context, job *hostapi.Job, shm pbs.Size) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
 	if h.policy.Private.Cleans() {
 		if err := h.users.begin(ctx, job.Owner.UID); err != nil {
@@ -100,7 +105,7 @@ func (h *hook) begin(ctx context.Context, job *hostapi.Job) (*hostapi.Outcome, e
 		}
 		out.AttachEnv = both(out.AttachEnv, h.xdg.variables(job.Owner))
 	}
-	if err := h.spaces.create(ctx, job); err != nil {
+	if err := h.spaces.create(ctx, job, shm); err != nil {
 		return nil, fmt.Errorf("private directories: %w", err)
 	}
 	return out, nil

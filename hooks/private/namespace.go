@@ -20,6 +20,7 @@ import (
 	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/mountns"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // namespaces are the mount namespaces of jobs with private directories. Each is pinned under the
@@ -47,9 +48,9 @@ func (n namespaces) bases() (all []string) {
 	return all
 }
 
-// create makes and pins the job's namespace. What an earlier run of the job left is removed. If
-// create fails, it leaves nothing.
-func (n namespaces) create(ctx context.Context, job *hostapi.Job) error {
+// create makes and pins the job's namespace. A shm of more than 0 is the size of its /dev/shm. What
+// an earlier run of the job left is removed. If create fails, it leaves nothing.
+func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) error {
 	if err := n.remove(ctx, job.ID); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (n namespaces) create(ctx context.Context, job *hostapi.Job) error {
 	}
 	err := disk.MakeDir(n.pins, 0o700)
 	if err == nil {
-		err = n.make(job)
+		err = n.make(job, shm)
 	}
 	if err != nil {
 		return errors.Join(err, n.remove(ctx, job.ID))
@@ -66,7 +67,7 @@ func (n namespaces) create(ctx context.Context, job *hostapi.Job) error {
 	return nil
 }
 
-func (n namespaces) make(job *hostapi.Job) error {
+func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 	var dirs []mountns.Directory
 	for _, d := range n.dirs {
 		m := mountns.Directory{Path: d.Path, Size: int64(d.Size), Options: d.Options}
@@ -75,6 +76,8 @@ func (n namespaces) make(job *hostapi.Job) error {
 			if err := n.makeDir(d.Base, m.From); err != nil {
 				return err
 			}
+		} else if d.Path == config.SharedMemory && shm > 0 {
+			m.Size = int64(shm)
 		}
 		dirs = append(dirs, m)
 	}

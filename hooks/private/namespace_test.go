@@ -295,6 +295,34 @@ func enter(pid int, f func() error) error {
 	return mountns.Enter(fmt.Sprintf("/proc/%d/ns/mnt", pid), f)
 }
 
+func TestSharedMemoryIsSized(t *testing.T) {
+	n := newNode(t)
+	job := jobOf("7.srv", newOwner())
+	for _, tt := range []struct{ settings, asked, want string }{
+		{`"dirs":[{"path":"/dev/shm","size":"1mb"}]`, "2mb", ""},
+		{`"dirs":[{"path":"/dev/shm","size":"1mb"}]`, "0", ""},
+		{`"dirs":[{"path":"/dev/shm","size":"1mb"}]`, "many", "not a size"},
+		{`"dirs":[]`, "2mb", "has no tmpfs on /dev/shm"},
+	} {
+		n.start(tt.settings)
+		job.ResourceList = hostapi.Resources{"shm_size": tt.asked}
+		_, err := n.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job})
+		if tt.want != "" {
+			if hostapi.KindOf(err) != hostapi.KindJob || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v: %v", tt, err)
+			}
+			continue
+		}
+		must.NoError(t, err)
+		p := n.program(job.Owner.UID, "df -k --output=size /dev/shm | tail -1")
+		_, err = p.launch(job, nil)
+		must.NoError(t, err)
+		must.Equal(t, "size of /dev/shm", map[string]string{"2mb": "2048", "0": "1024"}[tt.asked],
+			strings.TrimSpace(p.prints()))
+		n.call(hostapi.EventEnd, job)
+	}
+}
+
 func TestNamespacesInARowLeaveNothing(t *testing.T) {
 	n := newNode(t)
 	n.start(n.dirsSettings(true), tmpSettings)

@@ -3,6 +3,7 @@ package config
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -26,6 +27,14 @@ type PrivateDir struct {
 	// Of a tmpfs: its size, and further options of mount.
 	Size    pbs.Size `toml:"size,omitempty" json:"size,omitempty"`
 	Options string   `toml:"options,omitempty" json:"options,omitempty"`
+}
+
+// SharedMemory is the directory of POSIX shared memory.
+const SharedMemory = "/dev/shm"
+
+// HasSharedMemory reports whether each job has a tmpfs as /dev/shm for itself.
+func (p Private) HasSharedMemory() bool {
+	return slices.ContainsFunc(p.Dirs, func(d PrivateDir) bool { return d.Path == SharedMemory && d.Base == "" })
 }
 
 // IsOn reports whether anything is demanded.

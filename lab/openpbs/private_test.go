@@ -55,3 +55,60 @@ echo >/dev/shm/left; mkdir /dev/shm/leftdir; ipcmk -M 4096 -Q -S 1 >/dev/null
 		t.Errorf("of another user is left: %q", left)
 	}
 }
+
+// Directories of [private] are a job's alone on each of its hosts, for what TM starts, too, and in
+// a terminal. -l shm_size is the size of /dev/shm. Programs with set-user-id, as qstat needs, work.
+// Nothing is left.
+func TestJobsDoNotShareDirectories(t *testing.T) {
+	needNodes(t, 2)
+	run(nodes[0], `qmgr -c "create resource shm_size type=size,flag=m"`) // it may be there from an earlier run
+	for _, node := range nodes {
+		on(t, node, "mkdir -p /run/base; touch /var/tmp/the-nodes")
+		t.Cleanup(func() { on(t, node, "rm -rf /run/base /var/tmp/the-nodes") })
+	}
+	settings(t, `[private]
+dirs = [{path = "/dev/shm", size = "16mb"}, {path = "/var/tmp", base = "/run/base"}]`, nodes...)
+	tasks := shared(t)
+	const size = "$(df -k --output=size /dev/shm | tail -1) $(ls /var/tmp)" // qstat leaves a file with a dot
+	wait, release := hold(t)
+	j := qsub(t, "alice", twoHosts+"-l shm_size=64mb", `echo alices >/var/tmp/alices
+echo $TMPDIR `+size+`
+head -c 65m /dev/zero >/dev/shm/x || echo full
+/opt/pbs/bin/qstat $PBS_JOBID >/dev/null && echo qstat
+/opt/pbs/bin/pbsdsh -- /bin/bash -c 'echo `+size+` >`+tasks+`/$(hostname); echo >/var/tmp/task'
+echo >`+tasks+`/ready
+`+wait)
+	eventually(t, "alice's job waits", func() bool {
+		return on(t, nodes[0], "ls "+tasks+" | grep ready || :") != ""
+	})
+	qsub(t, "bob", small(nodes[0]), "echo "+size+" >"+tasks+"/bob").succeeds()
+	must.Equal(t, "what bob's job prints", "16384", on(t, nodes[0], "cat "+tasks+"/bob"))
+	release()
+	j.succeeds()
+	defer func() {
+		if t.Failed() {
+			t.Log(j.stderr())
+		}
+	}()
+	must.Equal(t, "what the job prints", strings.Fields("/var/tmp 65536 alices full qstat"), strings.Fields(j.stdout()))
+	must.Equal(t, "what its task beside it prints", "65536 alices", on(t, nodes[0], "cat "+tasks+"/"+nodes[0]))
+	must.Equal(t, "what its task elsewhere prints", "65536", on(t, nodes[0], "cat "+tasks+"/"+nodes[1]))
+	if !strings.Contains(j.stderr(), "No space left on device") {
+		t.Errorf("standard error: %s", j.stderr())
+	}
+	j.atLeast(t, 63<<20, 0)
+	j.ended()
+
+	terminal, screen := interactive(t, small(nodes[0])+" -l shm_size=8mb",
+		"echo $(tty) $(df -k --output=size /dev/shm | tail -1) kb; exit")
+	if !strings.Contains(screen, "/dev/pts/") || !strings.Contains(screen, "8192 kb") {
+		t.Errorf("a terminal shows %q", screen)
+	}
+	terminal.ended()
+	for _, node := range nodes {
+		eventually(t, "nothing is left on "+node, func() bool {
+			return on(t, node, `ls -A /run/hookhost/ns /run/base/pbs_jobs
+grep hookhost/ns/ /proc/mounts; ls /var/tmp | grep -x -e alices -e task || :`) == "/run/base/pbs_jobs:\n\n/run/hookhost/ns:"
+		})
+	}
+}
