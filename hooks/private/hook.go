@@ -141,6 +141,18 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	return out, nil
 }
 
+// ExecjobAttach moves the process that starts a login session into the job's mount namespace. Other
+// attached processes stay outside: they run as the user, who may not enter a namespace.
+func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+	if !req.Login {
+		return &hostapi.Outcome{}, nil
+	}
+	if _, err := h.spaces.join(req.Job.ID, h.procfs, req.PID); err != nil {
+		return nil, hostapi.Errorf(hostapi.KindNode, "private directories of job %s: %w", req.Job.ID, err)
+	}
+	return &hostapi.Outcome{}, nil
+}
+
 // both returns the variables of two environments.
 func both(a, b map[string]string) map[string]string {
 	env := map[string]string{}

@@ -138,6 +138,34 @@ func TestDirectoriesAreAJobsAlone(t *testing.T) {
 	}
 }
 
+// A login session is in the job's directories, because sshd's process is root's and waits for
+// pam_exec. What the user attaches is not.
+func TestLoginsJoinTheDirectories(t *testing.T) {
+	n := newNode(t)
+	n.start(n.dirsSettings(false))
+	must.NoError(t, os.WriteFile(n.shared+"/the-nodes", nil, 0o666))
+	job := jobOf("7.srv", newOwner())
+	n.call(hostapi.EventBegin, job)
+	defer n.call(hostapi.EventEnd, job)
+	for login, want := range map[bool]string{true: "", false: "the-nodes\n"} {
+		p := n.program(job.Owner.UID, "ls")
+		_, err := n.Call(t.Context(),
+			&hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: p.Process.Pid, Login: login})
+		must.NoError(t, err)
+		p.gate.Close()
+		must.Equal(t, fmt.Sprintf("a login %t sees", login), want, p.prints())
+	}
+	running := exec.CommandContext(t.Context(), "sleep", "600")
+	must.NoError(t, running.Start())
+	_, err := n.Call(t.Context(),
+		&hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: running.Process.Pid, Login: true})
+	if hostapi.KindOf(err) != hostapi.KindNode {
+		t.Errorf("a process that cannot be moved: %v", err)
+	}
+	must.NoError(t, running.Process.Kill())
+	running.Wait()
+}
+
 // A process that has ended, and that nobody has waited for, keeps nothing.
 func TestDefunctProcessesKeepNothing(t *testing.T) {
 	n := newNode(t)

@@ -26,13 +26,18 @@ awk -v pam="$pam" '
 /run/sshd-jobs -f /etc/ssh/sshd-jobs_config`
 
 // A user's login is part of one of the user's jobs on the node. A job that also runs on the host
-// from which it comes precedes the newest. The login's usage is the job's, and ends with it.
+// from which it comes precedes the newest. The login's usage is the job's, and ends with it. The
+// login sees the job's private directories.
 func TestLoginsArePartOfPBSsJobs(t *testing.T) {
 	if *here {
 		t.Skip("in a guest all that a test starts is part of a service: make test-openpbs")
 	}
 	needNodes(t, 2)
-	settings(t, "[pam]\nrestrict = true\nadopt = \"newest\"\n", nodes...)
+	settings(t, `[pam]
+restrict = true
+adopt = "newest"
+[private]
+dirs = [{path = "/dev/shm", size = "16mb"}]`, nodes...)
 	for _, node := range nodes {
 		t.Cleanup(func() { output("root", node, "kill $(cat /run/sshd-jobs.pid)") })
 		on(t, node, startSSHD)
@@ -57,7 +62,7 @@ func TestLoginsArePartOfPBSsJobs(t *testing.T) {
 		{nodes[0], nodes[0], wide, true}, {nodes[0], nodes[1], wide, false}, {nodes[1], nodes[1], late, true},
 	} {
 		out := as(t, "alice", tt.from, ssh(tt.to,
-			`echo "$PBS_JOBID,$TMPDIR,$PBS_NODEFILE"; cat /proc/self/cgroup`))
+			`echo "$PBS_JOBID,$TMPDIR,$PBS_NODEFILE,$(df -k --output=size /dev/shm | tail -1)"; cat /proc/self/cgroup`))
 		variables, cgroups, _ := strings.Cut(out, "\n")
 		words := strings.Split(variables, ",")
 		if words[0] != tt.job.id || !inJob(cgroups, tt.job.id) {
@@ -65,6 +70,9 @@ func TestLoginsArePartOfPBSsJobs(t *testing.T) {
 		}
 		if has := strings.Contains(words[1], tt.job.id) && strings.Contains(words[2], tt.job.id); has != tt.launched {
 			t.Errorf("from %s to %s: TMPDIR and PBS_NODEFILE: %s", tt.from, tt.to, variables)
+		}
+		if size := strings.TrimSpace(words[3]); size != "16384" {
+			t.Errorf("from %s to %s: /dev/shm has %s kb", tt.from, tt.to, size)
 		}
 	}
 	as(t, "alice", nodes[0], ssh(nodes[1], "(ulimit -t 3; while :; do :; done) 2>/dev/null || :"))
