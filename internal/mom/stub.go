@@ -189,30 +189,9 @@ func carryOut(line *os.File) error {
 	}
 	unix.Umask(o.Umask)
 	if o.Credential != nil {
-		if err := changeUser(o.Credential); err != nil {
+		if err := proc.BecomeUser(o.Credential); err != nil {
 			return err
 		}
 	}
 	return syscall.Exec(o.Path, o.Args, o.Env)
-}
-
-// changeUser gives up root's rights, including those to keys.
-func changeUser(c *syscall.Credential) error {
-	if err := proc.LeaveSessionKeyring(); err != nil {
-		return err
-	}
-	groups := make([]int, len(c.Groups))
-	for i, g := range c.Groups {
-		groups[i] = int(g)
-	}
-	for _, step := range []func() error{
-		func() error { return syscall.Setgroups(groups) },
-		func() error { return syscall.Setgid(int(c.Gid)) },
-		func() error { return syscall.Setuid(int(c.Uid)) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("become user %d: %v", c.Uid, err) // the errno is not about the program
-		}
-	}
-	return nil
 }
