@@ -20,8 +20,8 @@ the daemon of each node.
   install    register the hook; run it on the PBS server's host. It changes only what differs, so
              it can be repeated
   config     check the configuration of all nodes and give it to PBS, which sends it to them
-  uninstall  remove the hook and undo what install changed. The resource diag_messages stays,
-             because jobs have it
+  uninstall  remove the hook and undo what install changed. The resources diag_messages and
+             container stay, because jobs have them
 
 On a node, install --native replaces PBS_EXEC/bin/pbs_python by a program that handles hookhost's
 hook without starting Python. For everything else, that program executes the real pbs_python.
@@ -67,6 +67,8 @@ func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 		"also request this event, for a site's hook: execjob_prologue")
 	fs.BoolVar(&r.Cgswap, "cgswap", false,
 		"also register the server's hook NAME_cgswap, for manage_cgswap")
+	fs.BoolVar(&r.Container, "container", false,
+		"also create the resource container, with which a job names its image")
 	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false,
 		"disable the hook pbs_cgroups, which would also confine jobs")
 }

@@ -3,6 +3,7 @@ package openpbs
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -41,7 +42,12 @@ func (r Registration) Print(version string) ([]byte, error) {
 	} else {
 		fmt.Fprintf(&b, scriptNoConsent, ErrStock)
 	}
-	fmt.Fprintf(&b, scriptCreate, r.Name, diagMessages, makeResource)
+	b.WriteString(scriptResources)
+	create := r.resources()
+	for _, name := range slices.Sorted(maps.Keys(create)) {
+		fmt.Fprintf(&b, scriptResource, name, create[name])
+	}
+	fmt.Fprintf(&b, scriptCreate, r.Name)
 	var named, whole strings.Builder
 	for _, a := range r.attributes() {
 		if strings.Contains(a[1], ",") {
@@ -165,10 +171,14 @@ const scriptNoConsent = `		fail "%s" ;;
 fi
 `
 
-const scriptCreate = `
+const scriptResources = `
 resources=$(qmgr -c 'list resource') || fail "qmgr cannot list the resources"
-printf '%%s\n' "$resources" | grep -qx 'Resource %[2]s' || qmgr -c '%[3]s'
-there %[1]s || qmgr -c 'create hook %[1]s'
+`
+
+const scriptResource = `printf '%%s\n' "$resources" | grep -qx 'Resource %[1]s' || qmgr -c '%[2]s'
+`
+
+const scriptCreate = `there %[1]s || qmgr -c 'create hook %[1]s'
 [ -z "$enable" ] || qmgr -c 'set hook %[1]s enabled = false'
 `
 

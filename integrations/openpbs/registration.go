@@ -42,6 +42,8 @@ type Registration struct {
 	DisableStock bool
 	// Cgswap requests the server's hook that fills in cgswap too: see InstallCgswap.
 	Cgswap bool
+	// Container requests the resource with which a job names its image.
+	Container bool
 }
 
 // Default returns a registration with the values of the stock hook (pbs_cgroups.HK).

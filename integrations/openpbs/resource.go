@@ -1,5 +1,10 @@
 package openpbs
 
+import (
+	"maps"
+	"slices"
+)
+
 // Resource is a custom resource of the server.
 type Resource struct{ Type, Flag string }
 
@@ -16,14 +21,27 @@ func ParseResources(text string) map[string]*Resource {
 // server does not know one of a job's resources_used, it rejects all of them.
 const diagMessages = "diag_messages"
 
-// makeResource is the directive that creates it.
-const makeResource = "create resource " + diagMessages + " type = string"
+// containerResource is the custom resource with which a job names its image. Without the flag m,
+// MoM does not get it.
+const containerResource = "container"
 
-// MakeDiagMessages returns the directive that creates diag_messages, or none if the server has it.
-// known are the server's custom resources.
-func MakeDiagMessages(known map[string]*Resource) []Command {
-	if known[diagMessages] != nil {
-		return nil
+// resources returns the directives that create the custom resources that r needs, by name.
+func (r Registration) resources() map[string]string {
+	create := map[string]string{diagMessages: "create resource " + diagMessages + " type = string"}
+	if r.Container {
+		create[containerResource] = "create resource " + containerResource + " type=string,flag=m"
 	}
-	return []Command{{Directive: makeResource}}
+	return create
+}
+
+// MakeResources returns the directives that create the custom resources that r needs and the server
+// lacks. known are the server's custom resources.
+func (r Registration) MakeResources(known map[string]*Resource) (list []Command) {
+	create := r.resources()
+	for _, name := range slices.Sorted(maps.Keys(create)) {
+		if known[name] == nil {
+			list = append(list, Command{Directive: create[name]})
+		}
+	}
+	return list
 }

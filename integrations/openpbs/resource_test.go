@@ -10,8 +10,21 @@ func TestResourceIsMadeOnceOnly(t *testing.T) {
 		head + "Resource diag_messages_2\n    type = string\n\n":                           true,
 		head + "Resource hpmem\n    type = size\n\nResource diag_messages\n    type = s\n": false,
 	} {
-		if got := MakeDiagMessages(ParseResources(list)); (len(got) > 0) != missing {
+		if got := Default().MakeResources(ParseResources(list)); (len(got) > 0) != missing {
 			t.Errorf("%q: %v", list, got)
+		}
+	}
+}
+
+func TestContainerResourceIsMadeOnRequest(t *testing.T) {
+	r := Default()
+	r.Container = true
+	for list, want := range map[string]string{
+		"Resource diag_messages\n    type = string\n\n": "create resource container type=string,flag=m",
+		"Resource container\n    type = string\n\n":     "create resource diag_messages type = string",
+	} {
+		if got := r.MakeResources(ParseResources(list)); len(got) != 1 || got[0].Directive != want {
+			t.Errorf("%q: %v, want %s", list, got, want)
 		}
 	}
 }

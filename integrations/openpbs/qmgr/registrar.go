@@ -41,7 +41,7 @@ func (r *Registrar) Install() error {
 	if err != nil {
 		return err
 	}
-	if list = append(openpbs.MakeDiagMessages(resources), list...); len(list) == 0 {
+	if list = append(r.Registration.MakeResources(resources), list...); len(list) == 0 {
 		fmt.Fprintf(r.Out, "Hook %s is registered already; nothing differs.\n", r.Registration.Name)
 	} else if err := r.carryOut(q, list); err != nil {
 		return err
