@@ -63,7 +63,8 @@ func build(ctx context.Context, dir string) error {
 		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup",
 		"hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
 		"hooks/mpi": "../../hooks/mpi", "hooks/private": "../../hooks/private",
-		"samples/deny": "../../testdata/hooks/deny", "openpbs/pbs_python": "../../cmd/pbs-python",
+		"hooks/container": "../../hooks/container", "samples/deny": "../../testdata/hooks/deny",
+		"openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, out), pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

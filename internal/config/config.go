@@ -47,10 +47,13 @@ type File struct {
 	Metrics  Metrics  `toml:"metrics" json:"metrics"`
 	Private  Private  `toml:"private" json:"private"`
 	MPI      MPI      `toml:"mpi" json:"mpi"`
-	Billing  Billing  `toml:"billing" json:"billing"`
-	PAM      PAM      `toml:"pam" json:"pam"`
-	OpenPBS  OpenPBS  `toml:"openpbs" json:"openpbs"`
-	Shim     Shim     `toml:"shim" json:"shim"`
+
+	Container Container `toml:"container" json:"container"`
+
+	Billing Billing `toml:"billing" json:"billing"`
+	PAM     PAM     `toml:"pam" json:"pam"`
+	OpenPBS OpenPBS `toml:"openpbs" json:"openpbs"`
+	Shim    Shim    `toml:"shim" json:"shim"`
 
 	// Controllers in which a job has a cgroup without limits of hookhost.
 	Blkio     Placing `toml:"blkio" json:"blkio"`

@@ -85,6 +85,9 @@ func isTaken(name string) bool {
 
 // KnowsResource reports whether a resource is known to PBS, to hookhost or in the file.
 func (f *File) KnowsResource(name string) bool {
+	if f.Container.Enabled && name == ContainerResource {
+		return true
+	}
 	return isTaken(name) || slices.Contains(ownResources, strings.ToLower(name)) ||
 		strings.EqualFold(name, "shm_size") && f.Private.HasSharedMemory() ||
 		slices.ContainsFunc(f.Device, func(d Device) bool { return strings.EqualFold(d.Resource, name) })

@@ -44,8 +44,9 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 // run jobs without mpi, so a failure of mpi does not put the node offline. mpi's periodic is more
 // frequent, so that a process outside its job does not stay free for long. devices and walltime
 // come after cgroup, because the filter and the signals need the cgroup that it has made. private
-// comes last, because it removes files of processes that cgroup has ended. It also runs without
-// [private] as long as there is something that it has to remove. The alarms are shorter than
+// comes after them, because it removes files of processes that cgroup has ended. It also runs
+// without [private] as long as there is something that it has to remove. container is last, because
+// it wraps the program with the variables that the others have set. The alarms are shorter than
 // pbs_mom's for the shim (integrations/openpbs), so that the fail_action of a hook that hangs
 // reaches pbs_mom.
 func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
@@ -71,6 +72,7 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 		{"walltime", 120, cfg.Walltime.Enabled, 60, usual, offline},
 		{"mpi", 130, cfg.MPI.Enabled, 30, 30, nil},
 		{"private", 140, cfg.Private.IsOn() || p.hasPrivate(), 60, usual, offline},
+		{"container", 150, cfg.Container.Enabled, 30, usual, nil},
 	} {
 		if !b.enabled {
 			continue

@@ -77,6 +77,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings := examineKernel(ctx, n, d)
 	findings = append(findings, examineKernelLog(), examineState(n.State))
 	findings = append(findings, n.examineHooks()...)
+	findings = append(findings, examineContainers(n.Settings.File)...)
 	findings = append(findings, d.examineRefused()...)
 	findings = append(findings, n.examineOpenPBS(d.info.Hooks)...)
 	findings = append(findings, n.examineVntype()...)

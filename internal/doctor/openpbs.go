@@ -12,6 +12,7 @@ import (
 	"github.com/hookhost/hookhost/integrations/openpbs"
 	"github.com/hookhost/hookhost/integrations/openpbs/table"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/config"
 	momhook "github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -40,7 +41,7 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 		findings = append(findings, n.examineAttributes(h, hooks)...)
 	}
 	if called {
-		findings = append(findings, examineResource(dir)...)
+		findings = append(findings, examineResources(dir, n.Settings.File.Container.Enabled)...)
 	}
 	conf, err := os.ReadFile(n.Settings.File.OpenPBS.Conf)
 	if err != nil {
@@ -82,19 +83,28 @@ func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
 	return ok(what, fmt.Sprintf("%s, calls %s", path, socket))
 }
 
-// examineResource reports whether the server has diag_messages, from the custom resources that it
-// has sent to this node. If the resource exists, there is no finding.
-func examineResource(dir openpbs.MoMHooks) []Finding {
-	const what = "PBS resource " + momhook.DiagMessages
+// examineResources reports which resources the server lacks, from the custom resources that it has
+// sent to this node. If it has them, there is no finding. container means that jobs may name
+// images.
+func examineResources(dir openpbs.MoMHooks, container bool) []Finding {
+	const what = "PBS resource "
 	text, err := os.ReadFile(dir.Resources())
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return []Finding{degraded(what, err.Error(), "")}
-	case momhook.ParseResourcedef(text).Knows(momhook.DiagMessages):
-		return nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return []Finding{degraded(what+momhook.DiagMessages, err.Error(), "")}
 	}
-	return []Finding{degraded(what, "the server does not know it, so neither qstat nor accounting shows "+
-		"that a job was killed because memory ran out", "hookhost openpbs install, on the PBS server's host")}
+	var findings []Finding
+	known := momhook.ParseResourcedef(text)
+	if !known.Knows(momhook.DiagMessages) {
+		findings = append(findings, degraded(what+momhook.DiagMessages,
+			"the server does not know it, so neither qstat nor accounting shows "+
+				"that a job was killed because memory ran out", "hookhost openpbs install, on the PBS server's host"))
+	}
+	if container && !known.Knows(config.ContainerResource) {
+		findings = append(findings, degraded(what+config.ContainerResource,
+			"the server does not know it, so no job can name an image",
+			"hookhost openpbs install --container, on the PBS server's host"))
+	}
+	return findings
 }
 
 // examinePython reports which program answers hooks' events. PBS's own program, the usual one, is

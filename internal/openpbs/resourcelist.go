@@ -10,9 +10,10 @@ import (
 )
 
 // bounds are the job-wide resources that only limit the job. They are in Resource_List alone. place
-// is among them because MoM writes it for every job, so that no other can be added.
+// is among them because MoM writes it for every job, so that no other can be added. So is
+// container, since an image gives a job's programs no more than they have outside it.
 var bounds = []string{"cput", "walltime", "soft_walltime", "min_walltime", "max_walltime", "walltime_signal",
-	"pmem", "pvmem", "pids", "oom_group", "shm_size", "place"}
+	"pmem", "pvmem", "pids", "oom_group", "shm_size", "place", "container"}
 
 // rlimitPrefix is the prefix of resources that request limits of processes. They give no process
 // more than the node allows.

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/proc"
+)
+
+// An image, and the engine, may be on a file server that does not answer, or in a file system of
+// the owner's. So another process opens the image, with a time limit. That process is this program,
+// which root starts. A process that becomes a user without execve(2) cannot be traced by that user.
+// It is outside the job, so a tracer could use it to leave the job.
+
+// checkCommand makes this program check an engine and an image: USER UID GID PROGRAM IMAGE.
+const checkCommand = "check-image"
+
+// checkLimit is how long a check may take.
+const checkLimit = 5 * time.Second
+
+// checker checks images.
+type checker struct {
+	limit time.Duration
+
+	mu   sync.Mutex
+	late map[int]int // checks that took too long and have not ended, by uid
+}
+
+// The answers of a check are exit statuses. After the last three, the line on standard error is the
+// reason.
+const (
+	isFile      = 0
+	isDirectory = 10
+	noImage     = 11
+	noEngine    = 12
+	noAnswer    = 13 // the file system failed
+)
+
+// errImage is an error that says why the owner cannot read the image.
+type errImage string
+
+func (e errImage) Error() string { return string(e) }
+
+// check reports whether the image at path is a directory. If path is "", it examines only program.
+// It fails with KindNode if the owner cannot execute program, and with an errImage if the owner
+// cannot read the image. If the file system fails or does not answer in time, it fails with
+// KindBusy. While a check of the same owner hangs in the kernel, it fails at once.
+func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path string) (directory bool, err error) {
+	c.mu.Lock()
+	hangs := c.late[owner.UID] > 0
+	c.mu.Unlock()
+	if hangs {
+		return false, hostapi.Errorf(hostapi.KindBusy, "an earlier check of an image of %s still hangs", owner.User)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	var says bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", checkCommand, owner.User, strconv.Itoa(owner.UID), strconv.Itoa(owner.GID),
+		program, path)
+	cmd.Stderr, cmd.WaitDelay = &says, time.Second
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin"}, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that what it starts is killed too
+	if err := cmd.Start(); err != nil {
+		return false, hostapi.Errorf(hostapi.KindNode, "%w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		c.count(owner.UID, 1)
+		go func() {
+			<-ended
+			c.count(owner.UID, -1)
+		}()
+		return false, hostapi.Errorf(hostapi.KindBusy, "no answer in %v: is its file system available?", c.limit)
+	}
+	why := strings.TrimSpace(says.String())
+	switch code := cmd.ProcessState.ExitCode(); code {
+	case isFile, isDirectory:
+		return code == isDirectory, nil
+	case noImage:
+		return false, hostapi.Errorf(hostapi.KindJob, "%w", errImage(why))
+	case noEngine:
+		return false, hostapi.Errorf(hostapi.KindNode, "container engine %s: %s", program, why)
+	case noAnswer:
+		return false, hostapi.Errorf(hostapi.KindBusy, "%s", why)
+	}
+	return false, hostapi.Errorf(hostapi.KindNode, "check it as %s: %w: %s", owner.User, err, why)
+}
+
+func (c *checker) count(uid, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.late[uid] += n; c.late[uid] == 0 {
+		delete(c.late, uid)
+	}
+}
+
+// checkAsOwner is the other process: it becomes the owner and opens the image. It returns the exit
+// status.
+func checkAsOwner(args []string, stderr io.Writer) int {
+	runtime.LockOSThread()
+	if len(args) != 5 {
+		fmt.Fprintln(stderr, "want USER UID GID PROGRAM IMAGE")
+		return 1
+	}
+	user, uid, gid, program, path := args[0], args[1], args[2], args[3], args[4]
+	directory := false
+	for _, step := range []struct {
+		failure int
+		do      func() error
+	}{
+		{1, func() error { return becomeOwner(user, uid, gid) }},
+		{noEngine, func() error { return unix.Access(program, unix.X_OK) }},
+		{noImage, func() (err error) {
+			if path != "" {
+				directory, err = open(path)
+			}
+			return err
+		}},
+	} {
+		if err := step.do(); err != nil {
+			fmt.Fprintln(stderr, err)
+			errno, is := errors.AsType[syscall.Errno](err)
+			if is && step.failure == noImage && !slices.Contains(lasting, errno) {
+				return noAnswer
+			}
+			return step.failure
+		}
+	}
+	if directory {
+		return isDirectory
+	}
+	return isFile
+}
+
+// becomeOwner gives the process the user's ids and all of the user's groups, as MoM's initgroups(3)
+// does.
+func becomeOwner(user, uid, gid string) error {
+	c := &syscall.Credential{}
+	out, err := exec.Command("id", "-G", "--", user).Output()
+	if err != nil {
+		return fmt.Errorf("groups of user %s: %w", user, err)
+	}
+	for _, text := range strings.Fields(string(out)) {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("groups of user %s: %w", user, err)
+		}
+		c.Groups = append(c.Groups, uint32(n))
+	}
+	for _, id := range []struct {
+		text string
+		to   *uint32
+	}{{uid, &c.Uid}, {gid, &c.Gid}} {
+		n, err := strconv.ParseUint(id.text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("id of user %s: %w", user, err)
+		}
+		*id.to = uint32(n)
+	}
+	if err := proc.BecomeUser(c); err != nil {
+		return err
+	}
+	// The kernel has already done so, unless fs.suid_dumpable is 1.
+	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+}
+
+// lasting are the errors that do not depend on the state of a file server.
+var lasting = []syscall.Errno{unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.EPERM, unix.ELOOP, unix.ENAMETOOLONG}
+
+// open opens an image for reading and reports whether it is a directory. Nothing else is opened,
+// since that of a device could have an effect. The errors do not name the path.
+func open(path string) (directory bool, err error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	itself := "/proc/self/fd/" + strconv.Itoa(fd)
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		if err := unix.Access(itself, unix.X_OK); err != nil {
+			return true, err
+		}
+		directory = true
+	default:
+		return false, errors.New("neither a file nor a directory")
+	}
+	_, err = unix.Open(itself, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	return directory, err
+}
