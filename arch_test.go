@@ -95,7 +95,7 @@ var edges = map[string][]string{
 		"internal/proc"},
 	"hooks/mpi": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/pbs", "internal/proc", "internal/rank", "internal/stray"},
-	"hooks/container": {"hostapi", "internal/config", "internal/proc"},
+	"hooks/container": {"hostapi", "internal/config", "internal/passwd", "internal/proc"},
 	"hooks/private": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/mountns", "internal/pbs", "internal/proc"},
 	"lab/gotest":                 {},

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/passwd"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -73,7 +74,7 @@ func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path 
 	cmd := exec.Command("/proc/self/exe", checkCommand, owner.User, strconv.Itoa(owner.UID), strconv.Itoa(owner.GID),
 		program, path)
 	cmd.Stderr, cmd.WaitDelay = &says, time.Second
-	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin"}, "/"
+	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that what it starts is killed too
 	if err := cmd.Start(); err != nil {
 		return false, hostapi.Errorf(hostapi.KindNode, "%w", err)
@@ -89,7 +90,8 @@ func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path 
 			<-ended
 			c.count(owner.UID, -1)
 		}()
-		return false, hostapi.Errorf(hostapi.KindBusy, "no answer in %v: is its file system available?", c.limit)
+		return false, hostapi.Errorf(hostapi.KindBusy, "no answer in %v from its file system or the name services",
+			c.limit)
 	}
 	why := strings.TrimSpace(says.String())
 	switch code := cmd.ProcessState.ExitCode(); code {
@@ -153,26 +155,20 @@ func checkAsOwner(args []string, stderr io.Writer) int {
 
 // becomeOwner gives the process the user's ids and all of the user's groups, as MoM's initgroups(3)
 // does.
-func becomeOwner(user, uid, gid string) error {
+func becomeOwner(name, uid, gid string) error {
 	c := &syscall.Credential{}
-	out, err := exec.Command("id", "-G", "--", user).Output()
+	groups, err := passwd.Groups(name)
 	if err != nil {
-		return fmt.Errorf("groups of user %s: %w", user, err)
+		return err
 	}
-	for _, text := range strings.Fields(string(out)) {
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			return fmt.Errorf("groups of user %s: %w", user, err)
-		}
-		c.Groups = append(c.Groups, uint32(n))
-	}
+	c.Groups = groups
 	for _, id := range []struct {
 		text string
 		to   *uint32
 	}{{uid, &c.Uid}, {gid, &c.Gid}} {
 		n, err := strconv.ParseUint(id.text, 10, 32)
 		if err != nil {
-			return fmt.Errorf("id of user %s: %w", user, err)
+			return fmt.Errorf("id of user %s: %w", name, err)
 		}
 		*id.to = uint32(n)
 	}
