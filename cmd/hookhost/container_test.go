@@ -78,15 +78,16 @@ func TestContainerRejectsTheJob(t *testing.T) {
 		return n.hookhost("run", "-u", "nobody", "-l", "container="+image, "--", "/bin/echo", "ran")
 	}
 	for image, want := range map[string]string{
-		n.path("none"):   "no such file or directory",
-		closed:           "permission denied",
-		n.path("link"):   "permission denied",
-		"/dev/null":      "neither a file nor a directory",
-		"x.sqfs":         "want the absolute path of an image",
-		"--privileged":   "want the absolute path of an image",
-		"docker://x":     "charliecloud runs a directory or a SquashFS file",
-		"docker://-v":    "want docker://NAME",
-		image + "/inner": "not a directory",
+		n.path("none"):           "no such file or directory",
+		closed:                   "permission denied",
+		n.path("link"):           "permission denied",
+		"/dev/null":              "neither a file nor a directory",
+		"x.sqfs":                 "want the absolute path of an image",
+		"--privileged":           "want the absolute path of an image",
+		"docker://x":             "charliecloud runs a directory or a SquashFS file",
+		"docker://-v":            "want docker://NAME",
+		image + "/inner":         "not a directory",
+		"docker://al:secret@x/y": "give credentials to the engine's login command",
 	} {
 		r := run(image)
 		line := ""
@@ -97,6 +98,9 @@ func TestContainerRejectsTheJob(t *testing.T) {
 		}
 		if r.status != 125 || r.stdout != "" || !strings.Contains(line, want) || strings.Count(line, "\n") != 1 {
 			t.Errorf("image %q: status %d, stdout %q, %q, want %q", image, r.status, r.stdout, line, want)
+		}
+		if strings.Contains(line, "secret") {
+			t.Errorf("image %q: the message repeats the password: %q", image, line)
 		}
 	}
 	must.NoError(t, os.Remove(n.path("engine")))

@@ -110,7 +110,8 @@ func TestEnginesRefuseImagesOfOthers(t *testing.T) {
 func TestHostileImagesAreRefused(t *testing.T) {
 	for _, text := range []string{"", "--privileged", "-v/:/host", "x.sif", "./x.sif", "../x", "/x/../y", "/x/", "//x",
 		"/", "/x\n/y", "/x\x00y", "/x\x1b[2J", "/x\xff", "/" + strings.Repeat("x", longest), "docker:x", "docker://",
-		"docker:///x", "docker://-v/:/host", "docker://x y", "docker://x\n", "docker://x,y", "docker-archive:x",
+		"docker:///x", "docker://-v/:/host", "docker://x y", "docker://x\n", "docker://x@--privileged",
+		"docker://x@sha256:0/y", "docker://x@sha256:0@y", "docker://x,y", "docker-archive:x",
 		"oci-archive:/x:--privileged", "docker-archive:--privileged", "library://x", "https://x/y.sif"} {
 		if i, err := parseImage(text); err == nil {
 			t.Errorf("%.40q: parsed as %+.60v", text, i)

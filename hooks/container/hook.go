@@ -108,6 +108,9 @@ func (h *hook) begin(ctx context.Context, req *hostapi.Request, text string) (*b
 		return hostapi.Errorf(kind, "image %.200q: %w", text, err)
 	}
 	i, err := parseImage(text)
+	if errors.Is(err, errCredentials) {
+		return nil, hostapi.Errorf(hostapi.KindJob, "image: %w", err)
+	}
 	if err != nil {
 		return nil, named(hostapi.KindJob, err)
 	}

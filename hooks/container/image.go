@@ -25,6 +25,14 @@ const longest = 4095
 // registryName matches a name with its registry, tag and digest. It cannot be an option.
 var registryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
+// digest is what may follow an @.
+var digest = regexp.MustCompile(`^[a-z0-9]+:[0-9a-fA-F]+$`)
+
+// errCredentials rejects USER:PASSWORD@ in a name. The name of a job's image is public: qstat,
+// accounting, reports and the engine's command line have it.
+var errCredentials = errors.New("its name contains '@', which only a digest may follow: " +
+	"give credentials to the engine's login command")
+
 // parseImage parses the value of -l container. A path has to be absolute, because MoM starts tasks
 // in several directories, and so it is never an option of the engine.
 func parseImage(text string) (image, error) {
@@ -32,6 +40,9 @@ func parseImage(text string) (image, error) {
 	switch scheme, rest, _ := strings.Cut(text, ":"); scheme {
 	case docker:
 		i = image{docker, strings.TrimPrefix(rest, "//")}
+		if _, after, has := strings.Cut(i.name, "@"); has && !digest.MatchString(after) {
+			return image{}, errCredentials
+		}
 		if !strings.HasPrefix(rest, "//") || !registryName.MatchString(i.name) {
 			return image{}, errors.New("want docker://NAME, such as docker://alpine:3.20")
 		}
