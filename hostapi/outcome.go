@@ -111,7 +111,7 @@ type JobUpdate struct {
 type Stray struct {
 	Process ProcessID `json:"process"`
 	Comm    string    `json:"comm,omitempty"` // its name, for notes
-	// Match is the evidence that it belongs to the job: ancestry, session, environment.
+	// Match is the evidence that it belongs to the job: ancestry, session, environment, container.
 	Match string `json:"match"`
 }
 

@@ -15,9 +15,12 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	case stray.Unknown:
 		s.unknown(k, f)
 	case stray.Certain:
-		switch {
-		case s.list[v.Job] == nil: // the job is in another list
+		if s.list[v.Job] == nil { // the job is in another list
 			k.judged = ""
+			return nil
+		}
+		s.advise(v.Job, f)
+		switch {
 		case s.action == reportStrays:
 			s.report(k, v.Job, f, "it belongs to the job by its "+v.Match)
 			k.next = s.scans + farthest
@@ -28,6 +31,14 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 		}
 	}
 	return nil
+}
+
+// advise adds the setting that keeps containers in a job to its report, once.
+func (s *scan) advise(job string, f stray.Facts) {
+	if setting := stray.KeepsContainers(f.Cgroup); setting != "" && !s.advised[job] {
+		s.advised[job] = true
+		s.note(job, "a container was outside of the job, in a cgroup of its owner's systemd: %s prevents that", setting)
+	}
 }
 
 // unknown reports a process that cannot be assigned to a job with certainty.

@@ -47,8 +47,10 @@ type strays struct {
 	moved map[int]int // by uid: how many processes were handed over, which affects verdicts about others
 	found map[string]int
 	told  map[string]int
-	scans int
-	last  time.Time
+	// advised has the jobs whose report names the setting that keeps containers in a job.
+	advised map[string]bool
+	scans   int
+	last    time.Time
 }
 
 // sighting holds the facts remembered about a process.
@@ -70,7 +72,7 @@ type sighting struct {
 func newStrays(action string, facts *stray.Reader, members func(string) ([]int, error), log *logrus.Entry) *strays {
 	return &strays{action: action, procfs: facts.Procfs, facts: facts, members: members, log: log,
 		jobs: map[string]stray.Job{}, seen: map[int]*sighting{}, moved: map[int]int{}, found: map[string]int{},
-		told: map[string]int{}}
+		told: map[string]int{}, advised: map[string]bool{}}
 }
 
 // scan returns its findings about the listed jobs, or nil. For a partial list it does nothing if
@@ -113,6 +115,7 @@ func (s *strays) know(list map[string]*hostapi.Job, partial bool) {
 		gone := func(id string, _ int) bool { return list[id] == nil }
 		maps.DeleteFunc(s.found, gone)
 		maps.DeleteFunc(s.told, gone)
+		maps.DeleteFunc(s.advised, func(id string, _ bool) bool { return list[id] == nil })
 	}
 	for id, j := range list {
 		s.jobs[id] = stray.Job{ID: id, UID: j.Owner.UID, Session: j.SessionID}

@@ -183,6 +183,27 @@ func TestScanFindsStrays(t *testing.T) {
 	}
 }
 
+// Containers that podman has put into a cgroup of the user's systemd are moved into the job. Its
+// report names, once, the setting that prevents that.
+func TestContainersOutsideOfTheJob(t *testing.T) {
+	m := newMachine(t)
+	for _, pid := range []int{30, 40} {
+		m.process(pid, 1, owner, "conmon")
+		m.write(fmt.Sprintf("%d/cgroup", pid),
+			fmt.Sprintf("0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-%d.scope\n", pid))
+		m.write(fmt.Sprintf("%d/loginuid", pid), "4294967295")
+	}
+	s := m.strays(adoptStrays)
+	want(t, "first", scanOnce(t, s, list("7.srv"), false), "7.srv: 30 conmon container", "7.srv: 40 conmon container",
+		"7.srv: a container was outside of the job, in a cgroup of its owner's systemd: "+
+			`cgroup_manager = "cgroupfs" in containers.conf prevents that`)
+	m.process(50, 1, owner, "late")
+	m.write("50/cgroup", "0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-50.scope\n")
+	m.write("50/loginuid", "4294967295")
+	m.in[30], m.in[40] = "7.srv", "7.srv"
+	want(t, "another", scanOnce(t, s, list("7.srv"), false), "7.srv: 50 late container")
+}
+
 // A pid that is reused names another process, even if the kernel has created few or many in
 // between.
 func TestPIDsComeAgain(t *testing.T) {

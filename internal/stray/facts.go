@@ -5,7 +5,7 @@
 // somebody's login. The name of a process and its environment do not prove where it comes from. Its
 // uid, its cgroup and the files that it and its ancestors execute do.
 //
-// The package reads /proc/PID/{stat,status,cgroup,environ,exe} (proc_pid_stat(5) and its
+// The package reads /proc/PID/{stat,status,cgroup,loginuid,environ,exe} (proc_pid_stat(5) and its
 // neighbours), and changes nothing.
 package stray
 
@@ -36,6 +36,10 @@ type Facts struct {
 	Qsub   bool          // it executes qsub
 	Exe    kernfs.FileID // that it executes; zero if unknown
 	Age    time.Duration
+	// NoLogin means that it does not come from a login: the kernel's audit has no login uid for it.
+	// Logins and users' systemd set one (pam_loginuid). Children inherit it, and users cannot unset
+	// it.
+	NoLogin bool
 }
 
 // Relative is an ancestor of a process, or the leader of its session.
@@ -56,6 +60,9 @@ type Reader struct {
 	Hookhost []kernfs.FileID                               // hookhost's programs
 	Qsub     []kernfs.FileID                               // PBS's qsub
 }
+
+// noLogin is the login uid of a process that does not come from a login: -1.
+const noLogin = "4294967295"
 
 // maxChain bounds the number of ancestors that are read.
 const maxChain = 64
@@ -79,6 +86,9 @@ func (r *Reader) Read(p proc.Process) (Facts, error) {
 		return fail(gone(err))
 	}
 	f.Cgroup = string(b)
+	if b, err = procfs.ReadFile(dir + "/loginuid"); err == nil { // a kernel without audit has no such file
+		f.NoLogin = strings.TrimSpace(string(b)) == noLogin
+	}
 	variables, err := r.Environ(p.UID, p.PID)
 	if err != nil && !errors.Is(err, proc.ErrHangs) { // a process that hangs on purpose hides only its environment
 		return fail(err)

@@ -86,6 +86,8 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	f.process(34, 999, 998, 1000, 24, "lost", "0::/x\n", "PBS_JOBID=../etc")
 	f.process(35, 36, 36, 1000, 25, "orphan", "0::/x\n")
 	f.process(36, 1, 36, 1001, 99, "thief", "0::/x\n") // has the number of a parent that is gone
+	f.write("33/loginuid", "1000")
+	f.write("34/loginuid", "4294967295")
 	procfs := f.open()
 	in := map[int]string{32: "77[3].srv", 20: "12.srv"}
 	read := func(pid int) Facts {
@@ -118,11 +120,11 @@ func TestReadCollectsTheFactsOfProc(t *testing.T) {
 	want.Leader = &leader
 	must.Equal(t, "", want, read(33))
 	lost := read(34)
-	if lost.JobID != "" || lost.Chain != nil || lost.Leader != nil {
+	if lost.JobID != "" || lost.Chain != nil || lost.Leader != nil || !lost.NoLogin {
 		t.Errorf("%+v", lost)
 	}
 	orphan := read(35)
-	if orphan.Chain != nil {
+	if orphan.Chain != nil || orphan.NoLogin {
 		t.Errorf("%+v", orphan)
 	}
 	// The process is gone in the last case, and another process or user has its pid in the others.

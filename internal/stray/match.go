@@ -34,6 +34,7 @@ const (
 	ByAncestry    = "ancestry"    // an ancestor is in the job
 	BySession     = "session"     // its session is the job's
 	ByEnvironment = "environment" // PBS_JOBID
+	ByContainer   = "container"   // a container of a user without a login, whose only job it is
 )
 
 // Job holds the data about a live job of this host that Match needs.
@@ -78,6 +79,15 @@ func Match(f Facts, jobs []Job) Verdict {
 	login := descends(f, isLogin)
 	if f.JobID != "" && (f.TTY == 0 || !login) && has(mine, f.JobID) {
 		return Verdict{Class: Certain, Job: f.JobID, Match: ByEnvironment}
+	}
+	if KeepsContainers(f.Cgroup) != "" {
+		switch {
+		case login || !f.NoLogin:
+			return Verdict{Class: Service}
+		case len(mine) == 1:
+			return Verdict{Class: Certain, Job: mine[0].ID, Match: ByContainer}
+		}
+		return Verdict{Class: Unknown}
 	}
 	switch {
 	case login || sessionOf(f.Cgroup) != "":
@@ -175,6 +185,28 @@ func isScheduler(r Relative) bool {
 	return false
 }
 
+// KeepsContainers returns the setting that keeps the containers of a runtime in their job, given
+// the text of a /proc/PID/cgroup. It returns "" unless a runtime had systemd put the process into a
+// scope below the user's manager: user@UID.service/user.slice/libpod-ID.scope.
+func KeepsContainers(cgroup string) string {
+	for dir := range cgroups(cgroup) {
+		_, below, _ := strings.Cut(dir, "/user@")
+		_, below, _ = strings.Cut(below, ".service/user.slice/")
+		scope, _, _ := strings.Cut(below, "/")
+		if !strings.HasSuffix(scope, ".scope") {
+			continue
+		}
+		runtime, _, _ := strings.Cut(scope, "-")
+		switch runtime {
+		case "libpod", "podman", "buildah":
+			return `cgroup_manager = "cgroupfs" in containers.conf`
+		case "apptainer", "singularity":
+			return runtime + "'s setting systemd cgroups = no"
+		}
+	}
+	return ""
+}
+
 // notServices are the units of system.slice that contain logins or programs that start jobs.
 var notServices = []string{"ssh", "sshd", "dropbear", "pbs", "pbs_mom", "hookhost"}
 
@@ -183,6 +215,9 @@ var notServices = []string{"ssh", "sshd", "dropbear", "pbs", "pbs_mom", "hookhos
 func isService(f Facts) bool {
 	if descends(f, isScheduler) {
 		return true
+	}
+	if KeepsContainers(f.Cgroup) != "" { // a job's program may have started it
+		return false
 	}
 	for dir := range cgroups(f.Cgroup) {
 		inSystem := false

@@ -56,12 +56,13 @@ func TestMatchTrustsWhatNoUserCanForge(t *testing.T) {
 		leader             *Relative
 		age                time.Duration
 		state              byte
-		kernel             bool
+		kernel, noLogin    bool
 	}
 	ours, service, login, unknown := Verdict{Class: Ours}, Verdict{Class: Service}, Verdict{Class: Login},
 		Verdict{Class: Unknown}
 	certain := func(job, by string) Verdict { return Verdict{Class: Certain, Job: job, Match: by} }
 	const sessionScope = "0::/user.slice/user-1000.slice/session-3.scope\n"
+	const scopes = "0::/user.slice/user-1000.slice/user@1000.service/user.slice/"
 	tests := []struct {
 		name  string
 		facts facts
@@ -130,6 +131,30 @@ func TestMatchTrustsWhatNoUserCanForge(t *testing.T) {
 		{"a service, though an ancestor is in the job",
 			facts{chain: under(inJob, first), cgroup: "0::/user.slice/user-1000.slice/user@1000.service/x\n"}, service},
 
+		// containers, which podman and apptainer have a user's systemd put into scopes
+		{"podman itself", facts{chain: under(shell, inJob, first), cgroup: scopes + "podman-4711.scope\n"},
+			certain("77.srv", ByAncestry)},
+		{"a container with the job's environment", facts{job: "78.srv", chain: under(first),
+			cgroup: scopes + "libpod-0123.scope/container\n"}, certain("78.srv", ByEnvironment)},
+		{"a container of a user with one job", facts{uid: other, noLogin: true, chain: under(first),
+			cgroup: "4:memory:/x\n1:name=systemd:/user.slice/user-1.slice/user@1.service/user.slice/libpod-0.scope\n"},
+			certain("79.srv", ByContainer)},
+		{"an instance of apptainer", facts{uid: other, noLogin: true, chain: under(first),
+			cgroup: scopes + "apptainer-99.scope\n"}, certain("79.srv", ByContainer)},
+		{"a container of a user with two jobs", facts{noLogin: true, chain: under(first),
+			cgroup: scopes + "libpod-conmon-0.scope\n"}, unknown},
+		{"a container of a login", facts{uid: other, chain: under(first), cgroup: scopes + "libpod-0.scope\n"},
+			service},
+		{"a container of a login, below sshd", facts{uid: other, noLogin: true,
+			chain: under(Relative{PID: 22, UID: other}, private, daemon, first), cgroup: scopes + "libpod-0.scope\n"},
+			service},
+		{"a container from cron", facts{noLogin: true, cgroup: scopes + "libpod-0.scope\n",
+			chain: under(inJob, Relative{PID: 50, Program: "cron"}, first)}, service},
+		{"a container of a service of the user's", facts{uid: other, noLogin: true, chain: under(first),
+			cgroup: "0::/user.slice/user-1001.slice/user@1001.service/app.slice/x.service/libpod-0.scope\n"}, service},
+		{"another scope", facts{uid: other, noLogin: true, chain: under(first), cgroup: scopes + "run-1.scope\n"},
+			service},
+
 		{"what a login's qsub leaves behind", facts{qsub: true, pid: 600, sid: 600, chain: under(first)}, service},
 		{"what a job's qsub leaves outside", facts{qsub: true, pid: 600, sid: 600, job: "77.srv", chain: under(first)},
 			certain("77.srv", ByEnvironment)},
@@ -197,7 +222,7 @@ func TestMatchTrustsWhatNoUserCanForge(t *testing.T) {
 				Process: proc.Process{PID: f.pid, UID: max(f.uid, 0), Session: f.sid, TTY: f.tty, Comm: f.comm,
 					State: f.state, Kernel: f.kernel},
 				In: f.in, JobID: f.job, Ours: f.ours, Qsub: f.qsub, Exe: f.exe,
-				Chain: f.chain, Leader: f.leader, Cgroup: f.cgroup, Age: f.age,
+				Chain: f.chain, Leader: f.leader, Cgroup: f.cgroup, Age: f.age, NoLogin: f.noLogin,
 			}, jobs)
 			if got != tt.want {
 				t.Errorf("%v %+v, want %v %+v", got.Class, got, tt.want.Class, tt.want)
