@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -31,8 +32,12 @@ type background struct {
 // start runs a command as a job and waits until its program has said something.
 func (n *node) start(args ...string) *background {
 	n.t.Helper()
+	return n.startCommand(n.command(args...))
+}
+
+func (n *node) startCommand(cmd *exec.Cmd) *background {
+	n.t.Helper()
 	b := &background{n: n}
-	cmd := n.command(args...)
 	said, err := os.CreateTemp(n.dir, "said")
 	must.NoError(n.t, err)
 	cmd.Stdout, cmd.Stderr = said, &b.stderr
@@ -47,7 +52,7 @@ func (n *node) start(args ...string) *background {
 			cmd.Wait()
 		}
 	})
-	must.Eventually(n.t, strings.Join(args, " ")+" says something", func() bool {
+	must.Eventually(n.t, strings.Join(cmd.Args[1:], " ")+" says something", func() bool {
 		info, err := said.Stat()
 		return err == nil && info.Size() > 0
 	})
