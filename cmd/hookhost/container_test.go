@@ -10,9 +10,11 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// engine is a stand-in for charliecloud: it notes its arguments, and execs what follows "--".
+// engine is a stand-in for charliecloud: it notes its user and its arguments, and execs what
+// follows "--".
 const engine = `#!/bin/sh
-for a; do echo "$a"; done >%s/args
+id -u >>%[1]s/users
+for a; do echo "$a"; done >%[1]s/args
 while [ "$1" != -- ]; do INSIDE=$1; shift; done
 shift
 export INSIDE
@@ -60,6 +62,9 @@ func TestContainerRunsTheJob(t *testing.T) {
 	if !strings.HasPrefix(string(args), head) {
 		t.Errorf("the engine got %q, want %q", args, head)
 	}
+	users, err := os.ReadFile(n.path("out/users"))
+	must.NoError(t, err)
+	must.Equal(t, "users who have started the engine", "65534\n", string(users))
 	if r := run("-l", "container="+image, "--", "/bin/sh", "-c", "kill -TERM $$"); r.status != 143 {
 		t.Errorf("a program that SIGTERM ended: status %d", r.status)
 	}
