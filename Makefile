@@ -111,14 +111,14 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service' \
 		'$(DESTDIR)/lib/systemd/system/hookhost-web.service'
 	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json \
-		packaging/containers/containers.conf
+		packaging/containers/containers.conf packaging/polkit/linger.rules
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 
 installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python) \
 	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) \
 	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
-	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf)
+	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf linger.rules)
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay

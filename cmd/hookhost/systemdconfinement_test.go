@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -166,5 +167,49 @@ func TestSystemdStartsNothingForAJobsOwner(t *testing.T) {
 		if r.status == 0 || strings.Contains(r.stdout, "it runs") {
 			t.Errorf("systemd-run %s: status %d, %s", options, r.status, r.stdout)
 		}
+	}
+}
+
+// With polkit, a job's owner may linger, and then has systemd start programs outside of all jobs.
+// The packaged rule forbids that. Doctor reports whether it is in force.
+func TestRuleOfPolkitKeepsAJobsOwnerFromLingering(t *testing.T) {
+	n := newSystemNode(t)
+	if _, err := exec.LookPath("pkcheck"); err != nil {
+		kernfstest.Elsewhere(t, "no polkit that reads rules.d")
+	}
+	must.NoError(t, os.Chmod(n.dir, 0o711))
+	const user, uid = "hhlinger", 4243
+	guestUser(t, user, uid)
+	n.do("start", "polkit") // D-Bus starts it too, but waits for 25 seconds only
+	n.startDaemon()
+	must.Eventually(t, "the daemon answers", func() bool { return n.command("jobs").Run() == nil })
+	reported := func() bool { return strings.Contains(n.hookhost("doctor").stdout, "systemd of users") }
+	linger := func() (int, bool) {
+		r := n.hookhost("run", "-u", user, "--report=none", "--", "loginctl", "enable-linger", user)
+		return r.status, exists("/var/lib/systemd/linger/" + user)
+	}
+	t.Cleanup(func() { exec.Command("loginctl", "disable-linger", user).Run() })
+
+	if status, lingers := linger(); status != 0 || !lingers {
+		t.Fatalf("without the rule: status %d, lingers: %v", status, lingers)
+	}
+	must.Eventually(t, "doctor reports it", reported)
+	runtime := fmt.Sprintf("/run/user/%d", uid)
+	must.Eventually(t, "the user's systemd runs", func() bool { return exists(runtime + "/systemd/private") })
+	n.hookhost("run", "-u", user, "--report=none", "--", "sh", "-c", "XDG_RUNTIME_DIR="+runtime+
+		" systemd-run --quiet --user sh -c 'cat /proc/self/cgroup >"+runtime+"/cgroup'")
+	must.Eventually(t, "it has started a program outside of the job", func() bool {
+		cgroups, _ := os.ReadFile(runtime + "/cgroup")
+		return strings.Contains(string(cgroups), "/user.slice/")
+	})
+	must.NoError(t, exec.Command("loginctl", "disable-linger", user).Run())
+
+	rule, err := os.ReadFile("../../packaging/polkit/linger.rules")
+	const file = "/etc/polkit-1/rules.d/10-hookhost.rules"
+	must.NoError(t, err, os.WriteFile(file, rule, 0o644))
+	t.Cleanup(func() { os.Remove(file) })
+	must.Eventually(t, "doctor knows the rule", func() bool { return !reported() })
+	if status, lingers := linger(); status != 1 || lingers { // loginctl's, not that of a job that did not start
+		t.Errorf("with the rule: status %d, lingers: %v", status, lingers)
 	}
 }

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/containerd/cgroups/v3"
@@ -83,6 +84,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings = append(findings, n.examineVntype()...)
 	findings = append(findings, n.examineFromPBS()...)
 	findings = append(findings, examineLogins(n.Settings.File.PAM)...)
+	findings = append(findings, examineServices(os.DirFS("/"), mayLinger(ctx))...)
 	return append(findings, d.examine(n.Socket)...)
 }
 
