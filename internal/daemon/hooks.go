@@ -40,15 +40,15 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 // builtIn returns the hooks that come with hookhost. There are none if [host] disables hookhost on
 // this host.
 //
-// Their order, freq and fail_action follow OpenPBS's own cgroups hook, except for mpi. A node can
-// run jobs without mpi, so a failure of mpi does not put the node offline. mpi's periodic is more
-// frequent, so that a process outside its job does not stay free for long. devices and walltime
-// come after cgroup, because the filter and the signals need the cgroup that it has made. private
-// comes after them, because it removes files of processes that cgroup has ended. It also runs
-// without [private] as long as there is something that it has to remove. container is last, because
-// it wraps the program with the variables that the others have set. The alarms are shorter than
-// pbs_mom's for the shim (integrations/openpbs), so that the fail_action of a hook that hangs
-// reaches pbs_mom.
+// Their order, freq and fail_action follow OpenPBS's own cgroups hook, except for mpi and
+// container. A node can run jobs without these, so their failure does not put it offline. mpi's
+// periodic is more frequent, so that a process outside its job does not stay free for long. devices
+// and walltime come after cgroup, because the filter and the signals need the cgroup that it has
+// made. private comes after them, because it removes files of processes that cgroup has ended. It
+// also runs without [private] as long as there is something that it has to remove. container is
+// last, because it wraps the program with the variables that the others have set. The alarms are
+// shorter than pbs_mom's for the shim (integrations/openpbs), so that the fail_action of a hook
+// that hangs reaches pbs_mom.
 func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 	if !cfg.Host.Enabled {
 		return nil, nil
