@@ -55,11 +55,11 @@ func parseImage(text string) (image, error) {
 	case i.transport == docker:
 		return i, nil
 	case !utf8.ValidString(i.name) || strings.ContainsFunc(i.name, unicode.IsControl):
-		return image{}, errors.New("a path without control characters is wanted")
+		return image{}, errors.New("want a path without control characters")
 	case !path.IsAbs(i.name) || path.Clean(i.name) != i.name || i.name == "/":
 		return image{}, errors.New("want the absolute path of an image, without . and .., or docker://NAME")
 	case i.transport != "" && strings.Contains(i.name, ":"):
-		return image{}, errors.New("a path without a colon is wanted") // engines take what follows for a name
+		return image{}, errors.New("want a path without a colon") // engines take what follows for a name
 	}
 	return i, nil
 }

@@ -39,10 +39,10 @@ func (t *Tree) ParentLimits() (Limits, error) {
 // not count. Each limit is read back. LimitParent is idempotent.
 //
 // LimitParent does not kill any process. Jobs may use more memory or huge pages than the new limit
-// and be unable to give them back. On v1 a job may have cpus that CPUs does not have; v2 would take
-// them from it, so the caller has to include them. In these cases the old limit stays and the error
-// is ErrInUse. Reclaiming page cache may take up to reclaimTime. The other limits are applied
-// anyway, and all errors are returned.
+// and be unable to give them back. On v1, they may have cpus outside l.CPUs. In these cases the old
+// limit stays and the error is ErrInUse. v2 would take such cpus from the jobs without an error, so
+// l.CPUs must include them. Reclaiming page cache may take up to reclaimTime. The other limits are
+// applied anyway, and all errors are returned.
 func (t *Tree) LimitParent(l Limits) error {
 	p := t.parent()
 	from, err := p.Limits(shared...)
