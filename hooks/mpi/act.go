@@ -15,7 +15,8 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 	case stray.Unknown:
 		s.unknown(k, f)
 	case stray.Certain:
-		if s.list[v.Job] == nil { // the job is in another list
+		// The job may be in another list. A container may belong to a job that is not known yet.
+		if s.list[v.Job] == nil || s.partial && v.Match == stray.ByContainer {
 			k.judged = ""
 			return nil
 		}

@@ -183,8 +183,8 @@ func TestScanFindsStrays(t *testing.T) {
 	}
 }
 
-// Containers that podman has put into a cgroup of the user's systemd are moved into the job. Its
-// report names, once, the setting that prevents that.
+// Containers that podman has put into a cgroup of the user's systemd are moved into the job, if it
+// is the user's only one. Its report names, once, the setting that prevents that.
 func TestContainersOutsideOfTheJob(t *testing.T) {
 	m := newMachine(t)
 	for _, pid := range []int{30, 40} {
@@ -194,6 +194,8 @@ func TestContainersOutsideOfTheJob(t *testing.T) {
 		m.write(fmt.Sprintf("%d/loginuid", pid), "4294967295")
 	}
 	s := m.strays(adoptStrays)
+	want(t, "with a part of the jobs", scanOnce(t, s, list("7.srv"), true))
+	want(t, "of one of two jobs", scanOnce(t, s, list("7.srv", "8.srv"), false))
 	want(t, "first", scanOnce(t, s, list("7.srv"), false), "7.srv: 30 conmon container", "7.srv: 40 conmon container",
 		"7.srv: a container was outside of the job, in a cgroup of its owner's systemd: "+
 			`cgroup_manager = "cgroupfs" in containers.conf prevents that`)
