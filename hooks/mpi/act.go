@@ -36,7 +36,7 @@ func (s *scan) act(k *sighting, f stray.Facts, v stray.Verdict) error {
 
 // advise adds the setting that keeps containers in a job to its report, once.
 func (s *scan) advise(job string, f stray.Facts) {
-	if setting := stray.KeepsContainers(f.Cgroup); setting != "" && !s.advised[job] {
+	if setting := stray.ContainerSetting(f.Cgroup); setting != "" && !s.advised[job] {
 		s.advised[job] = true
 		s.note(job, "a container was outside of the job, in a cgroup of its owner's systemd: %s prevents that", setting)
 	}

@@ -80,7 +80,7 @@ func Match(f Facts, jobs []Job) Verdict {
 	if f.JobID != "" && (f.TTY == 0 || !login) && has(mine, f.JobID) {
 		return Verdict{Class: Certain, Job: f.JobID, Match: ByEnvironment}
 	}
-	if KeepsContainers(f.Cgroup) != "" {
+	if ContainerSetting(f.Cgroup) != "" {
 		switch {
 		case login || !f.NoLogin:
 			return Verdict{Class: Service}
@@ -185,10 +185,10 @@ func isScheduler(r Relative) bool {
 	return false
 }
 
-// KeepsContainers returns the setting that keeps the containers of a runtime in their job, given
+// ContainerSetting returns the setting that keeps the containers of a runtime in their job, given
 // the text of a /proc/PID/cgroup. It returns "" unless a runtime had systemd put the process into a
 // scope below the user's manager: user@UID.service/user.slice/libpod-ID.scope.
-func KeepsContainers(cgroup string) string {
+func ContainerSetting(cgroup string) string {
 	for dir := range cgroups(cgroup) {
 		_, below, _ := strings.Cut(dir, "/user@")
 		_, below, _ = strings.Cut(below, ".service/user.slice/")
@@ -216,7 +216,7 @@ func isService(f Facts) bool {
 	if descends(f, isScheduler) {
 		return true
 	}
-	if KeepsContainers(f.Cgroup) != "" { // a job's program may have started it
+	if ContainerSetting(f.Cgroup) != "" { // a job's program may have started it
 		return false
 	}
 	for dir := range cgroups(f.Cgroup) {
