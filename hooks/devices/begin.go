@@ -105,7 +105,7 @@ func (h *hook) publishGrant(ctx context.Context, j *cgroup.Job, g *inventory.Gra
 		h.logOf(j.ID()).Warn(err)
 	}
 	err = h.cdiChanges.change(ctx, j.ID(), func() error {
-		err := h.cdi.write(j.ID(), g)
+		err := h.cdi.write(j.ID(), g, vendors(h.keeper.current()))
 		if err != nil { // an older one would name devices that the job no longer has
 			err = errors.Join(err, h.cdi.remove(j.ID()))
 		}

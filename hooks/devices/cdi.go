@@ -50,8 +50,9 @@ func cdiName(id string) string {
 // cdiDevice returns the name under which container runtimes know the job's devices.
 func cdiDevice(id string) string { return parser.QualifiedName(cdiVendor, cdiClass, cdiName(id)) }
 
-// cdiSpec returns the specification of a job's devices. It fails if CDI would not accept it.
-func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
+// cdiSpec returns the specification of a job's devices. For there see variables. It fails if CDI
+// would not accept it.
+func cdiSpec(id string, g *inventory.Grant, there map[string]int) (*specs.Spec, error) {
 	edits := specs.ContainerEdits{}
 	for _, n := range grantNodes(g) {
 		kind := "c"
@@ -61,7 +62,7 @@ func cdiSpec(id string, g *inventory.Grant) (*specs.Spec, error) {
 		edits.DeviceNodes = append(edits.DeviceNodes, &specs.DeviceNode{
 			Path: n.Path, Type: kind, Major: int64(n.Major), Minor: int64(n.Minor), Permissions: "rw"})
 	}
-	env := variables(g, nil)
+	env := variables(g, there)
 	env["NVIDIA_VISIBLE_DEVICES"] = "void" // otherwise NVIDIA's container runtime could add more
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		edits.Env = append(edits.Env, name+"="+env[name])
@@ -116,15 +117,15 @@ func (c cdiDir) file(id string) string {
 }
 
 // write creates or atomically replaces the job's file. If the job has no devices, it removes the
-// file. A runtime never reads an incomplete file.
-func (c cdiDir) write(id string, g *inventory.Grant) error {
+// file. A runtime never reads an incomplete file. For there see variables.
+func (c cdiDir) write(id string, g *inventory.Grant, there map[string]int) error {
 	if c.dir == "" {
 		return nil
 	}
 	if g == nil || len(g.Devices) == 0 {
 		return c.remove(id)
 	}
-	spec, err := cdiSpec(id, g)
+	spec, err := cdiSpec(id, g, there)
 	if err != nil {
 		return err
 	}

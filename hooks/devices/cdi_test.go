@@ -53,7 +53,7 @@ func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
 	c := newCDIDir(filepath.Join(t.TempDir(), "not", "there"), defaultCgroupPrefix)
 	const id = "12[3].srv"
 	for range 2 {
-		must.NoError(t, c.write(id, g))
+		must.NoError(t, c.write(id, g, nil))
 	}
 	entries, err := os.ReadDir(c.dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "hookhost-12:3.srv.json" {
@@ -73,7 +73,7 @@ func TestCDIFileHoldsWhatTheJobWasGranted(t *testing.T) {
 	must.Equal(t, "", string(want), string(got))
 	wantSchema(t, got)
 
-	if err := c.write(id, &inventory.Grant{}); err != nil { // resized so that no device is left
+	if err := c.write(id, &inventory.Grant{}, nil); err != nil { // resized so that no device is left
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(c.file(id)); !os.IsNotExist(err) {
@@ -126,7 +126,7 @@ func TestCDISweepLeavesOtherHookhostsFilesAlone(t *testing.T) {
 	g := &inventory.Grant{Devices: []topology.Device{a100(0)}}
 	for _, c := range []cdiDir{ours, theirs} {
 		for _, id := range []string{"1.srv", "2.srv"} {
-			must.NoError(t, c.write(id, g))
+			must.NoError(t, c.write(id, g, nil))
 		}
 	}
 	files, err := ours.files()
@@ -139,7 +139,7 @@ func TestCDISweepLeavesOtherHookhostsFilesAlone(t *testing.T) {
 	}
 	must.Equal(t, "", []string{"hookhost-2.srv.json", "hookhost-trial-1.srv.json", "hookhost-trial-2.srv.json"}, left)
 	none := cdiDir{}
-	if files, err := none.files(); len(files) > 0 || err != nil || none.write("1.srv", g) != nil ||
+	if files, err := none.files(); len(files) > 0 || err != nil || none.write("1.srv", g, nil) != nil ||
 		none.remove("1.srv") != nil {
 		t.Errorf("without a directory: %v, %v", files, err)
 	}

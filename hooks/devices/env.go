@@ -159,6 +159,10 @@ func affinityMask(gpus int) string { return strings.Join(counted(mostTiles*gpus)
 // tpuBounds has the shapes of the parts of a host that libtpu can use, by their number of chips.
 var tpuBounds = map[int]string{1: "1,1,1", 2: "1,2,1", 4: "2,2,1"}
 
+// tpuVariables are the variables that libtpu can return. A job may have only some of them.
+var tpuVariables = []string{"TPU_VISIBLE_CHIPS", "TPU_CHIPS_PER_PROCESS_BOUNDS", "TPU_PROCESS_BOUNDS",
+	"ALLOW_MULTIPLE_LIBTPU_LOAD"}
+
 // libtpu returns nothing for a job with all chips of the host: then libtpu itself finds them, and
 // the other hosts of their slice. (ray-project/ray, _private/accelerators/tpu.py)
 //

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/inventory"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/topology"
@@ -142,5 +145,50 @@ func TestVariablesNameTheGrantedDevices(t *testing.T) {
 			}
 			must.Equal(t, "", tt.want, variables(g, there))
 		})
+	}
+}
+
+// A job with all TPUs of a host has no variables of libtpu. Its containers have none either. Those
+// that qsub -V has copied from a job with a part of them are removed.
+func TestJobWithAllTPUsHasNoVariablesOfAPart(t *testing.T) {
+	chip := func(i int) topology.Device {
+		return topology.Device{ID: fmt.Sprintf("0000:0%d:00.0", i), Resource: "ngpus", Vendor: "tpu", Index: i,
+			Nodes: []topology.DeviceNode{{Path: fmt.Sprintf("/dev/accel%d", i), Major: 261, Minor: uint32(i)}}}
+	}
+	n := newNode(t, 0, &inventory.Inventory{Devices: []topology.Device{chip(0), chip(1)},
+		Sources: []inventory.Source{{Name: "tpu", Count: 2}}}, nil)
+	n.do(hostapi.EventStartup)
+	for id, tt := range map[string]struct {
+		chips []topology.Device
+		set   int
+		unset []string
+	}{
+		"1.srv": {[]topology.Device{chip(0), chip(1)}, 0, []string{"TPU_VISIBLE_CHIPS", "TPU_PROCESS_BOUNDS"}},
+		"2.srv": {[]topology.Device{chip(1)}, len(tpuVariables), nil},
+		"3.srv": {nil, 1, []string{"TPU_PROCESS_BOUNDS"}},
+	} {
+		n.job(id, tt.chips...)
+		n.do(hostapi.EventBegin, id)
+		out, err := n.hook.ExecjobLaunch(t.Context(), &hostapi.Request{Event: hostapi.EventLaunch,
+			Job: &hostapi.Job{ID: id}, Env: map[string]string{"TPU_VISIBLE_CHIPS": "0", "TPU_PROCESS_BOUNDS": "1,1,1"}})
+		must.NoError(t, err)
+		must.Equal(t, id+": unset", tt.unset, out.UnsetEnv)
+		spec := ""
+		if len(tt.chips) > 0 {
+			text, err := os.ReadFile(n.cdi.file(id))
+			must.NoError(t, err)
+			spec = string(text)
+		}
+		set := 0
+		for _, name := range tpuVariables {
+			_, is := out.SetEnv[name]
+			if is {
+				set++
+			}
+			if in := strings.Contains(spec, `"`+name+"="); in != (is && spec != "") {
+				t.Errorf("%s: %s is set: %t, in the CDI specification: %t", id, name, is, in)
+			}
+		}
+		must.Equal(t, id+": variables of libtpu", tt.set, set)
 	}
 }

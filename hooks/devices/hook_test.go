@@ -694,7 +694,7 @@ func TestStartupSweeps(t *testing.T) {
 	n.job("2.srv", a100(1))
 	n.do(hostapi.EventBegin, "2.srv")
 	gone := &inventory.Grant{Devices: []topology.Device{a100(0), a100(7)}}
-	must.NoError(t, errors.Join(n.cdi.write("3.srv", gone), n.mapping.write(t.Context(), "3.srv", gone)))
+	must.NoError(t, errors.Join(n.cdi.write("3.srv", gone, nil), n.mapping.write(t.Context(), "3.srv", gone)))
 	foreign := filepath.Join(n.cdi.dir, "nvidia.json")
 	must.NoError(t, os.WriteFile(foreign, []byte("{}"), 0o644))
 	unfinished := []string{}

@@ -27,7 +27,16 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	if g == nil {
 		return &hostapi.Outcome{}, nil
 	}
-	return &hostapi.Outcome{SetEnv: h.environment(j.ID(), g)}, nil
+	out := &hostapi.Outcome{SetEnv: h.environment(j.ID(), g)}
+	if vendors(h.keeper.current())["tpu"] > 0 {
+		for _, name := range tpuVariables { // qsub -V may have copied them from a job with other chips
+			_, set := out.SetEnv[name]
+			if _, passed := req.Env[name]; passed && !set {
+				out.UnsetEnv = append(out.UnsetEnv, name)
+			}
+		}
+	}
+	return out, nil
 }
 
 // environment returns the variables for a job's programs, which follow from the grant.
