@@ -121,3 +121,26 @@ func TestContainerRejectsTheJob(t *testing.T) {
 		t.Error("the engine was started")
 	}
 }
+
+// podman has its own runtime directory in each job, although the user has one for all jobs, and
+// must not find the user's systemd.
+func TestContainerEngineHasARuntimeDirectoryInEachJob(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	dir, err := os.MkdirTemp("", "hh")
+	must.NoError(t, err)
+	n := newNodeIn(t, dir, fmt.Sprintf("[private]\nruntime_dir = true\n"+
+		"[container]\nenabled = true\nengine = 'podman'\nprogram = '%s/engine'\n", dir))
+	must.NoError(t, os.WriteFile(n.path("engine"), []byte("#!/bin/sh\n"+
+		`[ "$XDG_RUNTIME_DIR" = "$TMPDIR" ] && echo "in TMPDIR, ${DBUS_SESSION_BUS_ADDRESS-no bus}"`), 0o755))
+	must.NoError(t, os.Chmod(dir, 0o755), os.Chmod(n.path("engine"), 0o755))
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/65534/bus")
+	n.serve()
+	r := n.hookhost("run", "-u", "nobody", "-l", "ncpus=1", "-l", "container=docker://x", "--report=none", "--", "true")
+	if r.status != 0 || r.stdout != "in TMPDIR, no bus\n" {
+		t.Errorf("status %d, stdout %q, stderr %q", r.status, r.stdout, r.stderr)
+	}
+	r = n.hookhost("run", "-u", "nobody", "-l", "ncpus=1", "--report=none", "--", "sh", "-c", "echo $XDG_RUNTIME_DIR")
+	if want := n.path("run/runtime/65534\n"); r.stdout != want {
+		t.Errorf("without an image: stdout %q, want %q", r.stdout, want)
+	}
+}

@@ -21,12 +21,12 @@ type launch struct {
 	options []string
 }
 
-// command is what MoM starts instead: arguments of the engine's program, and changes to its
-// environment.
+// command is what MoM starts instead: arguments of the engine's program. If env is not empty, it
+// holds arguments of env(1), which changes the engine's environment alone. Other hooks may have set
+// the same variables for the job, and two hooks cannot set one to different values.
 type command struct {
-	args  []string
-	set   map[string]string
-	unset []string
+	args []string
+	env  []string
 }
 
 // engines has, for each engine, the images that it accepts and the way to run one.
@@ -97,8 +97,8 @@ func podman(l *launch) (*command, error) {
 	for _, name := range names(l.env) {
 		args = append(args, "--env="+name)
 	}
-	return &command{slices.Concat(args, l.options, []string{l.image.String(), l.program}, l.args),
-		map[string]string{"XDG_RUNTIME_DIR": tmp}, []string{"DBUS_SESSION_BUS_ADDRESS"}}, nil
+	return &command{args: slices.Concat(args, l.options, []string{l.image.String(), l.program}, l.args),
+		env: []string{"-u", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR=" + tmp}}, nil
 }
 
 // enroot mounts a SquashFS file by itself, so no container has to be created and removed.
@@ -112,7 +112,7 @@ func enroot(l *launch) (*command, error) {
 	}
 	c := &command{args: slices.Concat(args, l.options, []string{"--", l.image.name, l.program}, l.args)}
 	if tmp := l.env["TMPDIR"]; tmp != "" {
-		c.set = map[string]string{"XDG_RUNTIME_DIR": tmp}
+		c.env = []string{"XDG_RUNTIME_DIR=" + tmp}
 	}
 	return c, nil
 }
