@@ -17,7 +17,7 @@ var momVariables = []string{"NCPUS", "OMP_NUM_THREADS", "PBS_JOBDIR", "PBS_JOBNA
 const longestVariable = 4096
 
 // launchEnv returns the variables of a program that a login session of its job gets too. MoM or
-// hooks have set them.
+// hooks have set them. req has the environment that the hooks left.
 func launchEnv(req *hostapi.Request, hooks *hostapi.Outcome) map[string]string {
 	env := map[string]string{}
 	for _, name := range momVariables {
@@ -26,7 +26,7 @@ func launchEnv(req *hostapi.Request, hooks *hostapi.Outcome) map[string]string {
 		}
 	}
 	for name, value := range hooks.SetEnv {
-		if !slices.Contains(hooks.UnsetEnv, name) && len(value) <= longestVariable {
+		if len(value) <= longestVariable {
 			env[name] = value
 		}
 	}

@@ -14,6 +14,8 @@ import (
 func TestLoginSessionGetsTheJobsVariables(t *testing.T) {
 	n := newNode(t)
 	n.hook("a", "misbehave", "mode = \"env\"\nevent = \"execjob_launch\"\nvalue = \"A=1\"", "event=execjob_launch")
+	n.hook("c", "misbehave", "mode = \"say\"\nevent = \"execjob_launch\"\nvalue = '{\"unset_env\":[\"PBS_QUEUE\"]}'",
+		"event=execjob_launch")
 	n.hook("b", "misbehave", "mode = \"attach-env\"\nvalue = \"B\"", "event=execjob_begin")
 	h := n.open()
 	sized(t, h, hostapi.EventBegin, "2", true)
@@ -26,8 +28,8 @@ func TestLoginSessionGetsTheJobsVariables(t *testing.T) {
 	check("before the launch", map[string]string{"PBS_JOBID": "1.srv", "B": "2"})
 	for _, tmp := range []string{"/var/tmp/pbs.1.srv", "/tmp"} {
 		req := requestOf(hostapi.EventLaunch, "1.srv")
-		req.Env = map[string]string{"TMPDIR": tmp, "PBS_QUEUE": strings.Repeat("q", longestVariable+1),
-			"PBS_JOBCOOKIE": "secret", "HOME": "/", "LD_PRELOAD": "x.so"}
+		req.Env = map[string]string{"TMPDIR": tmp, "PBS_JOBNAME": strings.Repeat("q", longestVariable+1),
+			"PBS_JOBCOOKIE": "secret", "PBS_QUEUE": "unset", "HOME": "/", "LD_PRELOAD": "x.so"}
 		if v, err := h.Handle(t.Context(), req); err != nil || v.Reject {
 			t.Fatal(v, err)
 		}
