@@ -53,7 +53,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
-			emptying: new(sync.Mutex)},
+			emptying: new(sync.Mutex), log: s.Log},
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, s.Log)}, nil
 }
 
@@ -244,9 +244,7 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 			errs = append(errs, h.removeDirs(ctx, id))
 		}
 	}
-	for _, base := range h.spaces.bases() {
-		h.spaces.empty(h.spaces.jobDirs(base))
-	}
+	h.spaces.empty()
 	if err := errors.Join(errs...); err != nil {
 		h.log.Warnf("directories of jobs that are over: %v", err)
 	}

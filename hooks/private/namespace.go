@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -31,6 +32,7 @@ type namespaces struct {
 	prefix string // of the directories below a base
 
 	emptying *sync.Mutex // held while files on disk are removed
+	log      *logrus.Entry
 }
 
 func (n namespaces) pin(id string) string { return filepath.Join(n.pins, id) }
@@ -149,8 +151,13 @@ func (n namespaces) remove(ctx context.Context, id string) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, mountns.Unpin(n.pin(id)))
+	discarded := false
 	for _, base := range n.bases() {
-		errs = append(errs, n.discard(ctx, n.jobDirs(base), id))
+		found, err := n.discard(base, id)
+		discarded, errs = discarded || found, append(errs, err)
+	}
+	if discarded {
+		n.emptyBriefly(ctx)
 	}
 	return errors.Join(errs...)
 }
@@ -170,30 +177,32 @@ func (n namespaces) list() ([]string, error) {
 // overName begins the names of directories whose jobs are over. No job's id begins like this.
 const overName = "over."
 
-// discard removes a job's directory from dir, in the background, because it may hold millions of
-// files. It waits up to cleanTime. The name is free at once, for a later run of the job.
-// Idempotent.
-func (n namespaces) discard(ctx context.Context, dir, id string) error {
-	err := os.Rename(filepath.Join(dir, id), filepath.Join(dir, overName+rand.Text()))
+// discard renames a job's directory below a base, if there is one, so that empty removes it. The
+// name is free at once, for a later run of the job.
+func (n namespaces) discard(base, id string) (found bool, err error) {
+	dir := n.jobDirs(base)
+	err = os.Rename(filepath.Join(dir, id), filepath.Join(dir, overName+rand.Text()))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
-	if err != nil {
-		return err
-	}
+	return err == nil, err
+}
+
+// emptyBriefly is empty with a wait of up to cleanTime.
+func (n namespaces) emptyBriefly(ctx context.Context) {
 	limit := time.NewTimer(cleanTime)
 	defer limit.Stop()
 	select {
-	case <-n.empty(dir):
+	case <-n.empty():
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	return nil
 }
 
-// empty begins to remove what discard has left in dir, unless a removal is under way. What it
-// cannot remove stays for the next exechost_periodic.
-func (n namespaces) empty(dir string) <-chan struct{} {
+// empty begins to remove what discard has left below all bases, unless a removal is under way. It
+// works in the background, because there may be millions of files. What it cannot remove is logged
+// and stays for the next exechost_periodic.
+func (n namespaces) empty() <-chan struct{} {
 	done := make(chan struct{})
 	if !n.emptying.TryLock() {
 		close(done)
@@ -202,18 +211,29 @@ func (n namespaces) empty(dir string) <-chan struct{} {
 	go func() {
 		defer close(done)
 		defer n.emptying.Unlock()
-		in, err := os.Open(dir)
-		if err != nil {
-			return
-		}
-		defer in.Close()
-		names, _ := in.Readdirnames(-1)
-		for _, name := range names {
-			if strings.HasPrefix(name, overName) {
-				l := &leftovers{ctx: context.Background(), all: true}
-				l.remove(in, name, 1)
+		for _, base := range n.bases() {
+			if err := emptyDir(n.jobDirs(base)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				n.log.Warnf("files of jobs that are over: %v", err)
 			}
 		}
 	}()
 	return done
+}
+
+// emptyDir removes what discard has left in one directory. It tries every name.
+func emptyDir(dir string) error {
+	in, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	names, err := in.Readdirnames(-1)
+	errs := []error{err}
+	for _, name := range names {
+		if strings.HasPrefix(name, overName) {
+			l := &leftovers{ctx: context.Background(), all: true}
+			errs = append(errs, l.remove(in, name, 1))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -351,6 +351,22 @@ func TestSharedMemoryIsSized(t *testing.T) {
 	}
 }
 
+// What one event could not remove, a later one does, on each disk.
+func TestDirectoriesOnSeveralDisksGo(t *testing.T) {
+	n := newNode(t)
+	bases := []string{filepath.Join(n.dir, "disk1"), filepath.Join(n.dir, "disk2")}
+	n.start(fmt.Sprintf(`"dirs":[{"path":"SHARED","base":%q},{"path":"/dev/shm","base":%q}]`, bases[0], bases[1]))
+	for _, base := range bases {
+		must.NoError(t, os.MkdirAll(filepath.Join(base, testPrefix(), overName+"X", "d"), 0o700))
+	}
+	n.hostCall(hostapi.EventPeriodic)
+	for _, base := range bases {
+		must.Eventually(t, base+" is empty", func() bool {
+			return len(names(t, filepath.Join(base, testPrefix()))) == 0
+		})
+	}
+}
+
 func TestNamespacesInARowLeaveNothing(t *testing.T) {
 	n := newNode(t)
 	n.start(n.dirsSettings(true), tmpSettings)
