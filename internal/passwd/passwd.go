@@ -36,8 +36,7 @@ func Lookup(name string) (*user.User, error) {
 	if gerr != nil {
 		return nil, gerr
 	}
-	// getent takes digits for a uid.
-	if _, digits := strconv.Atoi(name); found == nil || digits == nil && found.Username != name {
+	if found == nil || isNumberOf(found.Username, name) {
 		return nil, err
 	}
 	return found, nil
@@ -72,8 +71,7 @@ func LookupGroup(name string) (*user.Group, error) {
 	if gerr != nil {
 		return nil, gerr
 	}
-	// getent takes digits for a gid.
-	if _, digits := strconv.Atoi(name); f == nil || digits == nil && f[0] != name {
+	if f == nil || isNumberOf(f[0], name) {
 		return nil, err
 	}
 	return &user.Group{Name: f[0], Gid: f[2]}, nil
@@ -107,6 +105,13 @@ func GroupNames(name string) ([]string, error) {
 		return nil, fmt.Errorf("groups of user %s: %w", name, err)
 	}
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
+}
+
+// isNumberOf reports whether getent took key, which is meant as a name, for the number of what it
+// found.
+func isNumberOf(found, key string) bool {
+	_, err := strconv.Atoi(key)
+	return err == nil && found != key
 }
 
 // getentUser returns the user whose name or uid is key, or nil.
