@@ -12,10 +12,10 @@ import (
 	"github.com/hookhost/hookhost/internal/passwd"
 )
 
-// Of returns a variable of an environment in the form of /proc/PID/environ. pam_exec(8) puts its
-// variables behind those of PAM's environment, which a user may have set (~/.pam_environment). So
-// of several variables of that name the last one counts. Go's os package returns the first.
-func Of(environ []byte, name string) string {
+// variable returns a variable of an environment in the form of /proc/PID/environ. pam_exec(8) puts
+// its variables behind those of PAM's environment, which a user may have set (~/.pam_environment).
+// So of several variables of that name the last one counts. Go's os package returns the first.
+func variable(environ []byte, name string) string {
 	value := ""
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if v, is := bytes.CutPrefix(entry, []byte(name+"=")); is {
@@ -29,7 +29,8 @@ func Of(environ []byte, name string) string {
 // and groups.
 func Read(environ []byte) api.Login {
 	return api.Login{
-		User: Of(environ, "PAM_USER"), UID: -1, From: Of(environ, "PAM_RHOST"), Job: Of(environ, "PBS_JOBID"),
+		User: variable(environ, "PAM_USER"), UID: -1, From: variable(environ, "PAM_RHOST"),
+		Job: variable(environ, "PBS_JOBID"),
 	}
 }
 

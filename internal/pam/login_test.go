@@ -13,7 +13,7 @@ func TestLastVariableCounts(t *testing.T) {
 	environ := []byte(strings.Join([]string{"PAM_USER=root", "XPAM_USER=x", "PAM_TYPE=", "PAM_USER=nobody",
 		"PAM_USERS=y", "PAM_TYPE=account", ""}, "\x00"))
 	for name, want := range map[string]string{"PAM_USER": "nobody", "PAM_TYPE": "account", "PAM_RHOST": ""} {
-		if got := Of(environ, name); got != want {
+		if got := variable(environ, name); got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
 		}
 	}
