@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // PAM configures `hookhost pam`: who may log in to this host, and which job the session is part of.
 type PAM struct {
@@ -25,16 +22,14 @@ const (
 func (p PAM) Off() bool { return !p.Restrict && p.Adopt == AdoptOff }
 
 func (p PAM) check() error {
-	if err := firstBroken(
+	rules := []rule{
 		oneOf("pam.adopt", p.Adopt, "off, newest or deny", AdoptOff, AdoptNewest, PAMDeny),
 		oneOf("pam.unavailable", p.Unavailable, "deny or allow", PAMDeny, PAMAllow),
-	); err != nil {
-		return err
 	}
 	for _, name := range p.Allow {
-		if strings.TrimPrefix(name, "@") == "" || strings.ContainsAny(name, ":,\n") {
-			return fmt.Errorf("pam.allow: %q: want the name of a user, or @ and that of a group", name)
-		}
+		rules = append(rules, rule{"pam.allow", name,
+			strings.TrimPrefix(name, "@") != "" && !strings.ContainsAny(name, ":,\n"),
+			"the name of a user, or @ and that of a group"})
 	}
-	return nil
+	return firstBroken(rules...)
 }

@@ -15,9 +15,9 @@ func TestPAMHasItsOwnWordsAndNoOthers(t *testing.T) {
 	for text, want := range map[string]string{
 		`adopt = "oldest"`:       `pam.adopt = "oldest": want off, newest or deny`,
 		`unavailable = "ignore"`: `pam.unavailable = "ignore": want deny or allow`,
-		`allow = ["a", "@"]`:     `pam.allow: "@": want`,
-		`allow = [""]`:           `pam.allow: "": want`,
-		`allow = ["a,b"]`:        `pam.allow: "a,b": want`,
+		`allow = ["a", "@"]`:     `pam.allow = "@": want`,
+		`allow = [""]`:           `pam.allow = "": want`,
+		`allow = ["a,b"]`:        `pam.allow = "a,b": want`,
 		`allow = "root"`:         "allow",
 		`restrict = "yes"`:       "restrict",
 		`deny = []`:              `unknown key "pam.deny"`,
