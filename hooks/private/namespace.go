@@ -93,8 +93,8 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 	})
 }
 
-// makeDir makes the directory dir below a base, which exists. Outside of the
-// namespace only root can reach it.
+// makeDir makes the directory dir below a base, which exists. Outside of the namespace only root
+// can reach it.
 //
 // It looks like /tmp, because set-user-id programs of the job rely on that. In a directory of the
 // owner's, the owner could exchange their files, and links would be followed
@@ -125,7 +125,7 @@ func (n namespaces) join(id string, procfs *kernfs.FS, pid int) (there bool, err
 // hides returns the private directory that the directory dir is in or below, or "".
 func (n namespaces) hides(dir string) string {
 	for _, d := range n.dirs {
-		if dir == d.Path || strings.HasPrefix(dir, d.Path+"/") {
+		if d.Contains(dir) {
 			return d.Path
 		}
 	}

@@ -50,8 +50,10 @@ func isBelowRoot(name string) bool {
 	return path.IsAbs(name) && path.Clean(name) == name && name != "/"
 }
 
-// isWithin reports whether name is the directory dir or below it.
-func isWithin(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+// Contains reports whether name is the directory, or is below it.
+func (d PrivateDir) Contains(name string) bool {
+	return name == d.Path || strings.HasPrefix(name, d.Path+"/")
+}
 
 // check returns an error for the first invalid value, with its key.
 func (p Private) check() error {
@@ -71,9 +73,9 @@ func (p Private) check() error {
 				d.Options == "" || d.Base == "" && tmpfsOptions.MatchString(d.Options), "some of noexec, " +
 					"huge=WHEN, nr_inodes=N, mpol=POLICY, separated by commas, without base"})
 		for j, other := range p.Dirs {
-			rules = append(rules, rule{"private.dirs: path", d.Path, i == j || !isWithin(d.Path, other.Path),
+			rules = append(rules, rule{"private.dirs: path", d.Path, i == j || !other.Contains(d.Path),
 				"a directory that is not in another one of dirs"},
-				rule{"private.dirs: base", d.Base, !isWithin(d.Base, other.Path), "a directory outside of dirs"})
+				rule{"private.dirs: base", d.Base, !other.Contains(d.Base), "a directory outside of dirs"})
 		}
 	}
 	return firstBroken(rules...)
