@@ -73,7 +73,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	}
 	shm, err := h.sharedMemory(req.Job)
 	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindJob, "job %s: %w", req.Job.ID, err)
+		return nil, err
 	}
 	h.live.add(req.Job)
 	out, err := h.begin(ctx, req.Job, shm)
@@ -225,16 +225,15 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	errs := []error{h.xdg.removeUnused(ctx)}
-	for id, job := range req.JobList {
-		if env := h.xdg.variables(job.Owner); env != nil {
-			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: env}
-		}
-	}
 	tmp, err := h.tmp.list()
 	errs = append(errs, err)
-	for _, id := range tmp {
-		if job, listed := req.JobList[id]; listed {
-			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: both(h.tmp.variables(id), h.xdg.variables(job.Owner))}
+	for id, job := range req.JobList {
+		env := h.xdg.variables(job.Owner)
+		if slices.Contains(tmp, id) {
+			env = both(env, h.tmp.variables(id))
+		}
+		if env != nil {
+			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: env}
 		}
 	}
 	private, err := h.spaces.list()
