@@ -14,18 +14,13 @@ import (
 	"github.com/hookhost/hookhost/internal/mountns"
 )
 
-// examinePrivate reports which jobs have a TMPDIR of theirs alone, and from where their leftovers
+// examinePrivate reports which directories jobs have for themselves, and from where their leftovers
 // are removed.
 func (k *kernel) examinePrivate(proc procfs.FS, may rights) []Finding {
 	var findings []Finding
 	p := k.cfg.Private
 	same, known := sameMounts(proc, may.daemon, 1)
-	if p.TMP {
-		findings = append(findings, examineTmp(p, same, known))
-	}
-	if p.RuntimeDir {
-		findings = append(findings, examineRuntimeDir(same, known))
-	}
+	findings = append(findings, examineTmpfs(p, known && !same)...)
 	if len(p.Dirs) > 0 {
 		scope, err := k.roots.Proc.ReadFile("sys/kernel/yama/ptrace_scope")
 		findings = append(findings, k.examineDirs(may, err == nil && strings.TrimSpace(string(scope)) == "3"))
@@ -51,28 +46,31 @@ func (k *kernel) examinePrivate(proc procfs.FS, may rights) []Finding {
 
 const notMounted = "remove PrivateTmp=, ProtectSystem=, ProtectHome= and similar settings from hookhost.service"
 
-// examineTmp takes whether the daemon and the node's first process see the same mounts, if known.
-func examineTmp(p config.Private, same, known bool) Finding {
-	const what = "TMPDIR of jobs"
-	if known && !same {
-		return blocking(what, "the daemon has a mount namespace of its own, so no job would see its TMPDIR or start",
-			notMounted)
-	}
+// examineTmpfs examines the directories that are mounted at a job's begin in the node's namespace.
+// hidden means that the daemon is in another one.
+func examineTmpfs(p config.Private, hidden bool) (findings []Finding) {
 	size := "half of the node's memory"
 	if p.TMPSize > 0 {
 		size = p.TMPSize.String()
 	}
-	return ok(what, fmt.Sprintf("in memory, %s each, and counted as memory of the job", size))
-}
-
-// examineRuntimeDir is examineTmp for XDG_RUNTIME_DIR.
-func examineRuntimeDir(same, known bool) Finding {
-	const what = "XDG_RUNTIME_DIR of jobs"
-	if known && !same {
-		return blocking(what, "the daemon has a mount namespace of its own, so no job would see it or start",
-			notMounted)
+	for _, d := range []struct {
+		on       bool
+		variable string
+		found    string
+	}{
+		{p.TMP, "TMPDIR", "in memory, " + size + " each, and counted as memory of the job"},
+		{p.RuntimeDir, "XDG_RUNTIME_DIR", "in memory, as long as a job of its user is on this host"},
+	} {
+		switch what := d.variable + " of jobs"; {
+		case !d.on:
+		case hidden:
+			findings = append(findings, blocking(what, "the daemon is not in the node's mount namespace, so no job "+
+				"would see its "+d.variable+" or start", notMounted))
+		default:
+			findings = append(findings, ok(what, d.found))
+		}
 	}
-	return ok(what, "in memory, as long as a job of its user is on this host")
+	return findings
 }
 
 // examineDirs makes a mount namespace as a job gets one. untraceable means that no process of this
