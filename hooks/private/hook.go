@@ -79,13 +79,13 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	out, err := h.begin(ctx, req.Job, shm)
 	if err != nil {
 		h.live.remove(req.Job.ID)
-		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID))
+		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID), h.xdg.removeUnused(ctx))
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	return out, nil
 }
 
-// begin makes what the job has for itself. If it fails, some of that is left.
+// begin makes the job's directories. If it fails, some of them are left.
 func (h *hook) begin(ctx context.Context, job *hostapi.Job, shm pbs.Size) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
 	if h.policy.Private.Cleans() {
@@ -112,9 +112,9 @@ func (h *hook) begin(ctx context.Context, job *hostapi.Job, shm pbs.Size) (*host
 }
 
 // ExecjobLaunch moves the process that becomes the program into the job's mount namespace, and
-// names the job's directories to it. A job that began without them has what pbs_mom gives it. A
-// session bus that the environment names belongs to another host, or to systemd-logind, whose bus
-// starts programs outside of the job.
+// sets its variables to the job's directories. A job that began without them has what pbs_mom gives
+// it. A session bus that the environment names belongs to another host, or to systemd-logind, whose
+// bus starts programs outside of the job.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
 	private, err := h.spaces.join(req.Job.ID, h.procfs, req.PID)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -232,12 +233,12 @@ func TestNoJobRunsWithoutItsDirectories(t *testing.T) {
 		"no base":                         `"dirs":[{"path":"SHARED","base":"/there/is/none"}]`,
 		"a base that others can write to": `"dirs":[{"path":"SHARED","size":"1mb"},{"path":"/tmp","base":"SHARED"}]`,
 	} {
-		n.start(settings, tmpSettings)
+		n.start(settings, tmpSettings, runtimeSettings)
 		_, err := n.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job})
 		if hostapi.KindOf(err) != hostapi.KindNode {
 			t.Errorf("%s: %v", name, err)
 		}
-		must.Equal(t, name+": left", none, append(n.left(), n.tmpDirs()...))
+		must.Equal(t, name+": left", none, slices.Concat(n.left(), n.tmpDirs(), n.runtimeDirs()))
 	}
 	n.start(n.dirsSettings(false))
 	n.call(hostapi.EventBegin, job)
