@@ -86,8 +86,8 @@ func (c *cli) pamAccount(ctx context.Context) error {
 	return refused(err)
 }
 
-// pamEnvironment fails without a word if there is nothing to read for pam_env. The next step says
-// what is wrong.
+// pamEnvironment fails if there is nothing to read for pam_env. It prints nothing, because PAM does
+// not show it. If the user has to stay out, the next step fails, too.
 func (c *cli) pamEnvironment(ctx context.Context) error {
 	login, session, err := c.login(ctx, 0, 0)
 	if err == nil && session.Job == "" {
@@ -120,9 +120,9 @@ func (c *cli) pamSession(ctx context.Context) error {
 }
 
 // login asks the daemon about the login that pam_exec describes, unless the configuration exempts
-// the user. With a pid that process joins the job. login waits so long for a daemon that restarts.
-// Without an answer, or if the user cannot be looked up, the configuration decides. If that cannot
-// be read, nobody is locked out.
+// the user. With a pid, that process joins the job. wait bounds the retries while a daemon
+// restarts. Without an answer, or if the user cannot be looked up, the configuration decides. If
+// that cannot be read, nobody is locked out.
 func (c *cli) login(
 	ctx context.Context, pid int, wait time.Duration,
 ) (login api.Login, session api.Session, err error) {
@@ -150,8 +150,8 @@ func (c *cli) login(
 	case err == nil || errors.As(err, &answer) && answer.Kind == api.KindLogin:
 		return login, session, err
 	case wrong != nil:
-		const why = "hookhost: all logins are let in: no daemon answers, and there is no valid configuration"
-		fmt.Fprintf(stdout, "%s: %v; %v\n", why, err, wrong)
+		fmt.Fprintf(stdout, "hookhost: all logins are let in, because there is no valid configuration: %v; %v\n",
+			wrong, err)
 		return login, session, nil
 	}
 	return login, api.Session{}, pam.Unavailable(cfg.PAM, err)

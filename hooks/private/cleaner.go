@@ -38,7 +38,8 @@ func (w window) contains(made, changed time.Time) bool {
 	return !w.startsAfter(changed)
 }
 
-// startsAfter compares whole seconds if no more is known, as of message queues and System V IPC.
+// startsAfter reports whether t is before the window. It compares whole seconds if no more is
+// known, as with message queues and System V IPC.
 func (w window) startsAfter(t time.Time) bool {
 	if t.Nanosecond() == 0 {
 		return t.Before(w.since.Truncate(time.Second))

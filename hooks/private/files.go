@@ -34,7 +34,7 @@ type leftovers struct {
 	ctx    context.Context
 	uid    uint32
 	window window
-	all    bool // whoever owns them, and whenever they were made
+	all    bool // removes all files, whoever owns them and whenever they were made
 
 	removed int
 	top     *os.File // the user's directory that the walk is in
@@ -114,7 +114,7 @@ func (l *leftovers) remove(in *os.File, name string, depth int) error {
 	return err
 }
 
-// stat returns nil for what is not the user's, is mounted there, or is gone.
+// stat returns nil for a file that is another user's, is mounted there, or is gone.
 func (l *leftovers) stat(in *os.File, name string) (*unix.Statx_t, error) {
 	fd, err := openBelow(in, name, unix.O_PATH)
 	if err != nil || fd < 0 {

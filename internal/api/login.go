@@ -22,13 +22,13 @@ type Login struct {
 	Groups []string `json:"groups,omitempty"`
 	From   string   `json:"from,omitempty"` // the client's name or address (PAM_RHOST)
 	Job    string   `json:"job,omitempty"`  // the job that the client names (PBS_JOBID)
-	// PID is the process of root's that will start the session. 0 only asks.
+	// PID is root's process that will start the session. 0 only asks for the decision.
 	PID int `json:"pid,omitempty"`
 }
 
 // Session is a login that is let in.
 type Session struct {
-	Job string            `json:"job,omitempty"` // that it is part of; "" for none
+	Job string            `json:"job,omitempty"` // the job that it is part of; "" for none
 	Env map[string]string `json:"env,omitempty"` // variables of that job
 }
 
@@ -38,7 +38,7 @@ func RefusedLogin(format string, args ...any) *Error {
 	return &Error{Status: http.StatusForbidden, Kind: KindLogin, Message: message}
 }
 
-// login answers root, for whom PAM runs a program.
+// login is called by root: PAM runs hookhost pam.
 func (s *Server) login(peer Peer, r *http.Request) (any, error) {
 	var in Login
 	if err := decodeBody(r.Body, &in); err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Join moves the process pid into the pinned namespace. The process is root's and has one thread.
-// It waits for a child, or reads from it, as pbs_mom's task waits for its hook, and sshd for
-// pam_exec. The child does not end before Join returns. Nobody but the process itself can change
-// its namespace, so Join makes it do that by ptrace(2), and wait again.
+// Join moves the process pid into the pinned namespace. The process must be root's and have one
+// thread. It must wait for a child, or read from it, as pbs_mom's task waits for its hook, and sshd
+// for pam_exec. The child must not end before Join returns. Only the process itself can change its
+// namespace, so Join makes it do that by ptrace(2), and wait again.
 //
 // The process changes its root and working directory to the namespace's root, and nothing else. If
 // Join fails, the process is where it was, or it was killed because it could not be put back. Join

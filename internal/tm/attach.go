@@ -33,8 +33,8 @@ func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, err
 	})
 }
 
-// Retry calls the daemon at socket. For so long it retries errors that may pass. The call may have
-// been carried out nevertheless, so twice must do no harm.
+// Retry calls the daemon at socket, and again after errors that may pass, for up to wait. A call
+// that failed may have been carried out nevertheless, so a second one must do no harm.
 func Retry[T any](
 	ctx context.Context, socket string, wait time.Duration, call func(*api.Client) (T, error),
 ) (T, error) {
