@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,36 +121,6 @@ func TestMessageQueuesGo(t *testing.T) {
 	n.call(hostapi.EventEnd, job)
 	if left := names(t, queues); slices.Contains(left, name) {
 		t.Errorf("left %q", left)
-	}
-}
-
-var jobs = flag.Int("private.jobs", 50, "how many jobs TestJobsInARowLeaveNothing has")
-
-func TestJobsInARowLeaveNothing(t *testing.T) {
-	n := newNode(t, tmpSettings, cleanSettings)
-	other := newOwner()
-	n.as(other, "echo >file; ipcmk -M 4096 -Q -S 2 >/dev/null")
-	defer func() {
-		_, err := removeIPC(procfs(t), other, window{})
-		must.NoError(t, err)
-	}()
-	theirs := ipcOf(t, other)
-	for i := range *jobs {
-		uid := newOwner() - i%10 // a user has several jobs, one after the other
-		job := jobOf(fmt.Sprintf("%d.srv", i+1), uid)
-		n.call(hostapi.EventBegin, job)
-		dir := n.call(hostapi.EventLaunch, job).SetEnv["TMPDIR"]
-		n.as(uid, "echo >"+dir+"/file; mkdir dir; echo >dir/file; echo >mine; ipcmk -M 4096 -Q -S 2 >/dev/null")
-		n.call(hostapi.EventEnd, job)
-		if left := ipcOf(t, uid); left > 0 {
-			t.Fatalf("job %d left %d IPC objects", i, left)
-		}
-		must.Equal(t, "left", []string{"file"}, tree(t, n.shared))
-	}
-	must.Equal(t, "TMPDIRs", none, n.tmpDirs())
-	must.Equal(t, "users to be cleaned", none, n.marks())
-	if now := ipcOf(t, other); now != theirs || theirs != 3 {
-		t.Errorf("another user has %d IPC objects, had %d", now, theirs)
 	}
 }
 

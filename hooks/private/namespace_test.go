@@ -63,7 +63,12 @@ use POSIX; POSIX::setuid($ARGV[0]); exec "/bin/sh", "-c", $ARGV[1]`, fmt.Sprint(
 	gate, err := p.StdinPipe()
 	p.gate, p.Stdout, p.Stderr = gate, &p.out, &p.out
 	must.NoError(n.t, err, p.Start())
-	n.t.Cleanup(func() { syscall.Kill(-p.Process.Pid, syscall.SIGKILL); p.Wait() })
+	n.t.Cleanup(func() {
+		if p.ProcessState == nil {
+			syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+			p.Wait()
+		}
+	})
 	must.Eventually(n.t, "it waits", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", p.Process.Pid))
 		return strings.HasPrefix(string(b), fmt.Sprint(unix.SYS_WAIT4, " "))
