@@ -68,7 +68,8 @@ func factor(key string, value float64) rule {
 
 // cleanPath is the rule for a path that may be empty.
 func cleanPath(key, value string) rule {
-	return rule{key, value, value == "" || path.IsAbs(value) && path.Clean(value) == value, "a clean absolute path"}
+	return rule{key, value, value == "" || path.IsAbs(value) && path.Clean(value) == value,
+		"an absolute path in its shortest form"}
 }
 
 // check returns an error for the first invalid value, with its key.

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -240,9 +241,36 @@ func oneLine(err error) error {
 	if errors.As(err, &decode) {
 		line, _ := decode.Position()
 		if key := strings.Join(decode.Key(), "."); key != "" {
+			if want := wanted(typeAt(reflect.TypeFor[File](), decode.Key())); want != "" &&
+				strings.Contains(decode.Error(), "cannot decode TOML") {
+				return fmt.Errorf("line %d: %s: want %s", line, key, want)
+			}
 			return fmt.Errorf("line %d: %s: %s", line, key, strings.TrimPrefix(decode.Error(), "toml: "))
 		}
 		return fmt.Errorf("line %d: %s", line, strings.TrimPrefix(decode.Error(), "toml: "))
 	}
 	return err
+}
+
+// wanted describes the values of a type, or returns "".
+func wanted(t reflect.Type) string {
+	if t == nil {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a text in quotes"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.String {
+			return `a list, such as ["A", "B"]`
+		}
+		return "a list of tables, such as [{KEY = VALUE}]"
+	}
+	return ""
 }

@@ -8,7 +8,7 @@ import (
 func TestContainerRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`engine = "docker"`:       `container.engine = "docker": want apptainer, podman, enroot or charliecloud`,
-		`program = "apptainer"`:   `container.program = "apptainer": want a clean absolute path`,
+		`program = "apptainer"`:   `container.program = "apptainer": want an absolute path in its shortest form`,
 		`options = ["--a", ""]`:   `container.options: "" is not an argument`,
 		`options = "--a b"`:       `line 2: container.options: `,
 		`binds = ["home"]`:        `container.binds: "home": want SRC, SRC:DST or SRC:DST:ro`,

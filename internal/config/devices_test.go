@@ -35,7 +35,7 @@ func TestDevicesRefuses(t *testing.T) {
 		{"[devices]\nblocks = 2\n[vnodes]\nvnode_per_numa_node = true",
 			"devices.blocks = 2: want 0 with vnodes.vnode_per_numa_node"},
 		{"[devices]\nprobe_timeout = \"0s\"", "devices.probe_timeout = 0s: want 100ms to 50s"},
-		{"[devices]\ncdi_dir = \"cdi\"", `devices.cdi_dir = "cdi": want a clean absolute path`},
+		{"[devices]\ncdi_dir = \"cdi\"", `devices.cdi_dir = "cdi": want an absolute path in its shortest form`},
 		{"[devices]\ndcgm_job_mapping_dir = \"/a/../b\"", "devices.dcgm_job_mapping_dir"},
 		{"[devices]\nenabled = \"yes\"", `line 2: devices.enabled: "yes": want true, false, or a condition`},
 		{"[[device]]\npaths = [\"/dev/a\"]", `device 1: resource = "": want the name of a resource`},

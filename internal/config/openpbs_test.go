@@ -10,8 +10,8 @@ func TestOpenPBS(t *testing.T) {
 		"":                          "",
 		"home = \"/var/spool/pbs\"": "",
 		"conf = \"\"":               "",
-		"home = \"spool\"":          `openpbs.home = "spool": want a clean absolute path`,
-		"conf = \"/etc/../pbs\"":    `openpbs.conf = "/etc/../pbs": want a clean absolute path`,
+		"home = \"spool\"":          `openpbs.home = "spool": want an absolute path in its shortest form`,
+		"conf = \"/etc/../pbs\"":    `openpbs.conf = "/etc/../pbs": want an absolute path in its shortest form`,
 		"homes = \"/var\"":          `unknown key "openpbs.homes"`,
 	} {
 		f, err := Parse([]byte("[openpbs]\n"+text), Here{})

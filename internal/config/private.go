@@ -61,12 +61,13 @@ func (p Private) check() error {
 		"0kb for half of the node's memory, or 1mb or more"}}
 	for _, dir := range p.CleanDirs {
 		rules = append(rules, rule{"private.clean_dirs", dir, isBelowRoot(dir),
-			"clean absolute paths of directories that everybody may write to, such as /tmp"})
+			"directories that everybody may write to, such as /tmp: absolute paths without / at the end"})
 	}
 	for i, d := range p.Dirs {
 		rules = append(rules, rule{"private.dirs: path", d.Path, isBelowRoot(d.Path),
-			"the clean absolute path of a directory that everybody may write to, such as /tmp"},
-			rule{"private.dirs: base", d.Base, d.Base == "" || isBelowRoot(d.Base), "a clean absolute path"},
+			"a directory that everybody may write to, such as /tmp: an absolute path without / at its end"},
+			rule{"private.dirs: base", d.Base, d.Base == "" || isBelowRoot(d.Base),
+				"an absolute path in its shortest form"},
 			rule{"private.dirs: size", d.Size, d.Size == 0 || d.Size >= 1<<20 && d.Base == "",
 				"1mb or more, without base"},
 			rule{"private.dirs: options", d.Options,

@@ -12,14 +12,14 @@ func TestPrivateRefuses(t *testing.T) {
 		"tmp = true\ntmp_size = '1gb'\nclean_dirs = ['/tmp', '/dev/shm']\nclean_ipc = true": "",
 
 		"tmp_size = '1kb'":          "private.tmp_size = 1kb: want 0kb for half",
-		"clean_dirs = ['tmp']":      `private.clean_dirs = "tmp": want clean absolute paths`,
+		"clean_dirs = ['tmp']":      `private.clean_dirs = "tmp": want directories that everybody`,
 		"clean_dirs = ['/']":        `private.clean_dirs = "/": want`,
 		"clean_dirs = ['/tmp/../']": `private.clean_dirs = "/tmp/../": want`,
-		"clean_dirs = '/tmp'":       "line 2: private.clean_dirs:",
+		"clean_dirs = '/tmp'":       `line 2: private.clean_dirs: want a list, such as ["A", "B"]`,
 
 		"dirs = [{path = '/tmp', base = '/scratch'}, {path = '/dev/shm', size = '1gb', options = 'noexec'}]": "",
 
-		"dirs = ['/tmp']": "line 2: private.dirs:",
+		"dirs = ['/tmp']": "line 2: private.dirs: want a list of tables",
 		"dirs = [{}]":     `private.dirs: path = "": want`,
 		"dirs = [{path = '/tmp', bass = '/scratch'}]":          `line 2: unknown key "private.bass"`,
 		"dirs = [{path = 'tmp'}]":                              `private.dirs: path = "tmp": want`,

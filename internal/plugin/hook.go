@@ -53,7 +53,7 @@ func decodeHook(b []byte, h *Hook) error {
 	}
 	for key, path := range map[string]string{"program": f.Program, "config": f.Config} {
 		if path != "" && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
-			return fmt.Errorf("%s = %q: want a clean absolute path", key, path)
+			return fmt.Errorf("%s = %q: want an absolute path in its shortest form", key, path)
 		}
 	}
 	if !h.BuiltIn && f.Program != "" && !checksum.MatchString(f.SHA256) {
