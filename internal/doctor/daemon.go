@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,6 +87,9 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 	case len(info.Reload) > 0:
 		return []Finding{degraded(what, "the daemon does not use all of "+file+" yet: "+waiting(info.Reload),
 			"systemctl reload hookhost, or SIGHUP to the daemon")}
+	}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return []Finding{ok(what, "the daemon uses the defaults, since there is no "+file)}
 	}
 	return []Finding{ok(what, "the daemon uses "+file)}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -44,7 +45,7 @@ func (k *kernel) examineParent() Finding {
 		case err != nil:
 			return degraded(what, err.Error(), "")
 		case made && !is.Minus(left).IsEmpty():
-			above = append(above, fmt.Sprintf("cpus %s are in force instead of %s", is, left))
+			above = append(above, fmt.Sprintf("cpus %s are in force instead of %s", is, cmp.Or(left.String(), "none")))
 		case !left.IsEmpty(): // else no job begins, as the line for cpus says
 			parts = append(parts, "cpus "+left.String())
 		}
@@ -60,7 +61,7 @@ func (k *kernel) examineParent() Finding {
 	switch {
 	case len(above) > 0:
 		return degraded(what, strings.Join(above, "; ")+": jobs have more",
-			"it is lowered at an exechost_periodic, after they use less")
+			"the daemon lowers it when it uses this configuration, or at an exechost_periodic after they use less")
 	case len(parts) == 0:
 		return ok(what, "none: neither [memory] nor [cpuset] nor [pids] is enabled")
 	}

@@ -91,11 +91,13 @@ func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
 		return unknown(what)
 	}
 	var paths []string
+	advice := "correct dirs in [private]"
 	ns, err := mountns.New(func() error {
 		for _, d := range k.cfg.Private.Dirs {
 			paths = append(paths, d.Path)
 			if d.Base != "" {
 				if err := disk.CheckDir(d.Base); err != nil {
+					advice = "make it a directory of root's that nobody else can write to, or " + advice
 					return fmt.Errorf("base %s: %w", d.Base, err)
 				}
 			}
@@ -107,7 +109,7 @@ func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
 		return nil
 	})
 	if err != nil {
-		return blocking(what, err.Error()+": no job would start", "correct dirs in [private]")
+		return blocking(what, err.Error()+": no job would start", advice)
 	}
 	ns.Close()
 	return ok(what, "each job has its own "+strings.Join(paths, ", "))

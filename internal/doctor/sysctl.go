@@ -18,10 +18,11 @@ func (k *kernel) examineUnprotected() []Finding {
 			"in a user namespace a job can have rings (AF_PACKET) whose memory is not counted",
 			"sysctl user.max_net_namespaces=0"))
 	}
-	if forced := k.sysctl("kernel/shm_rmid_forced"); forced != "" && forced != "1" {
+	if forced := k.sysctl("kernel/shm_rmid_forced"); forced != "" && forced != "1" && !k.cfg.Private.CleanIPC {
 		findings = append(findings, degraded("System V IPC",
 			"shared memory, semaphores and message queues of a job stay after its end",
-			"sysctl kernel.shm_rmid_forced=1 removes shared memory that nobody has attached"))
+			"set clean_ipc = true in [private]; or sysctl kernel.shm_rmid_forced=1, which removes "+
+				"shared memory that nobody has attached"))
 	}
 	return findings
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -38,11 +39,17 @@ func TestWhatTheKernelLeavesOpenIsSaid(t *testing.T) {
 		}
 		procfs, err := kernfs.Open(root)
 		must.NoError(t, err)
-		k := &kernel{roots: kernfs.Roots{Proc: procfs}, major: 5, minor: tt.minor}
+		k := &kernel{cfg: config.Default(), roots: kernfs.Roots{Proc: procfs}, major: 5, minor: tt.minor}
 		var found []string
 		for _, f := range k.examineUnprotected() {
 			found = append(found, f.What)
 		}
 		must.Equal(t, tt.name, tt.want, strings.Join(found, ", "))
+		k.cfg.Private.CleanIPC = true
+		for _, f := range k.examineUnprotected() {
+			if f.What == "System V IPC" {
+				t.Errorf("%s: with clean_ipc: %+v", tt.name, f)
+			}
+		}
 	}
 }
