@@ -66,12 +66,20 @@ func calls(stack, step string) bool {
 	return false
 }
 
-// misplaced returns what is wrong with the place of hookhost's session lines in a PAM stack, and
-// the remedy, or "".
+// misplaced returns what is wrong with the place of hookhost's lines in a PAM stack, and the
+// remedy, or "".
 func misplaced(stack string) (found, advice string) {
-	called, usersFile := false, false
+	called, usersFile, others := false, false, ""
 	for line := range strings.Lines(stack) {
 		line, _, _ = strings.Cut(line, "#")
+		if others != "" && calls(line, "account") {
+			return "calls hookhost pam account after '" + others + "', which may let users in before that",
+				"move hookhost's account line before it"
+		}
+		if strings.Contains(line, "common-account") ||
+			strings.HasPrefix(line, "account") && strings.Contains(line, "password-auth") {
+			others = strings.TrimSpace(line)
+		}
 		if !called && (calls(line, "environment") || calls(line, "session")) {
 			called = true
 			if usersFile {
