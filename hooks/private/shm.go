@@ -12,7 +12,7 @@ import (
 // sharedMemory returns the size that the job requests for its /dev/shm, or 0. An error of KindJob
 // refuses the request.
 func (h *hook) sharedMemory(job *hostapi.Job) (pbs.Size, error) {
-	const resource = "shm_size"
+	const resource = config.SharedMemorySize
 	text, found := job.ResourceList[resource]
 	if !found {
 		return 0, nil

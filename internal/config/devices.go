@@ -89,7 +89,7 @@ func (f *File) KnowsResource(name string) bool {
 		return true
 	}
 	return isTaken(name) || slices.Contains(ownResources, strings.ToLower(name)) ||
-		strings.EqualFold(name, "shm_size") && f.Private.HasSharedMemory() ||
+		strings.EqualFold(name, SharedMemorySize) && f.Private.HasSharedMemory() ||
 		slices.ContainsFunc(f.Device, func(d Device) bool { return strings.EqualFold(d.Resource, name) })
 }
 

@@ -29,8 +29,12 @@ type PrivateDir struct {
 	Options string   `toml:"options,omitempty" json:"options,omitempty"`
 }
 
-// SharedMemory is the directory of POSIX shared memory.
-const SharedMemory = "/dev/shm"
+// SharedMemory is the directory of POSIX shared memory. A job requests its size by the resource
+// SharedMemorySize.
+const (
+	SharedMemory     = "/dev/shm"
+	SharedMemorySize = "shm_size"
+)
 
 // HasSharedMemory reports whether each job has a tmpfs as /dev/shm for itself.
 func (p Private) HasSharedMemory() bool {

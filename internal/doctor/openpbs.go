@@ -41,7 +41,7 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 		findings = append(findings, n.examineAttributes(h, hooks)...)
 	}
 	if called {
-		findings = append(findings, examineResources(dir, n.Settings.File.Container.Enabled)...)
+		findings = append(findings, examineResources(dir, n.Settings.File)...)
 	}
 	conf, err := os.ReadFile(n.Settings.File.OpenPBS.Conf)
 	if err != nil {
@@ -84,9 +84,8 @@ func (n *Node) examineShim(dir openpbs.MoMHooks, name string) Finding {
 }
 
 // examineResources reports which resources the server lacks, from the custom resources that it has
-// sent to this node. If it has them, there is no finding. container means that jobs may name
-// images.
-func examineResources(dir openpbs.MoMHooks, container bool) []Finding {
+// sent to this node. If it has them, there is no finding.
+func examineResources(dir openpbs.MoMHooks, cfg *config.File) []Finding {
 	const what = "PBS resource "
 	text, err := os.ReadFile(dir.Resources())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,10 +98,17 @@ func examineResources(dir openpbs.MoMHooks, container bool) []Finding {
 			"the server does not know it, so neither qstat nor accounting shows "+
 				"that a job was killed because memory ran out", "hookhost openpbs install, on the PBS server's host"))
 	}
-	if container && !known.Knows(config.ContainerResource) {
+	if cfg.Container.Enabled && !known.Knows(config.ContainerResource) {
 		findings = append(findings, degraded(what+config.ContainerResource,
 			"the server does not know it, so no job can name an image",
 			"hookhost openpbs install --container, on the PBS server's host"))
+	}
+	if cfg.Private.HasSharedMemory() && !known.Knows(config.SharedMemorySize) { // the site's choice
+		f := ok(what+config.SharedMemorySize, "the server does not know it, so no job can choose the size of its "+
+			config.SharedMemory)
+		f.Advice = "on the PBS server's host: qmgr -c 'create resource " + config.SharedMemorySize +
+			" type=size, flag=m'"
+		findings = append(findings, f)
 	}
 	return findings
 }

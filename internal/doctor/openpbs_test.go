@@ -77,6 +77,24 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 			}
 		})
 	}
+	cfg := config.Default()
+	cfg.Private.Dirs = []config.PrivateDir{{Path: config.SharedMemory}}
+	cfg.Container.Enabled = true
+	home := t.TempDir()
+	for text, want := range map[string][]Status{
+		"diag_messages type=string\n": {Degraded, OK},
+		"diag_messages type=string\ncontainer type=string flag=m\nshm_size type=size flag=m\n": nil,
+	} {
+		must.NoError(t, os.WriteFile(filepath.Join(home, "resourcedef"), []byte(text), 0o600))
+		var got []Status
+		for _, f := range examineResources(openpbs.MoMHooks(home), cfg) {
+			got = append(got, f.Status)
+			if f.Advice == "" {
+				t.Errorf("no advice: %+v", f)
+			}
+		}
+		must.Equal(t, text, want, got)
+	}
 	n := nodeWith(t, config.Default())
 	n.Settings.File.OpenPBS.Home = t.TempDir()
 	if f := n.examineOpenPBS(nil); f != nil {
