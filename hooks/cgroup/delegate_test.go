@@ -17,6 +17,8 @@ import (
 
 func delegate(c *config.File) { c.Cgroup.Delegate = true }
 
+func onFirstHost(req *hostapi.Request) { req.Job.MotherSuperior = true }
+
 // main returns the directory main of a job in the v2 tree.
 func (n *node) main(k *kernfstest.Kernel, id string) *kernfs.FS {
 	n.t.Helper()
@@ -30,7 +32,7 @@ func (n *node) main(k *kernfstest.Kernel, id string) *kernfs.FS {
 func TestOwnerOfAJobGetsACgroup(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, delegate)
 	const id, uid = "1.srv", 1234
-	n.begin(id, ownedBy(uid))
+	n.begin(id, ownedBy(uid), onFirstHost)
 	main := n.main(k, id)
 	if st, err := main.Stat("."); err != nil || st.UID != uid {
 		t.Errorf("main belongs to %d, %v; want %d", st.UID, err, uid)
@@ -71,11 +73,33 @@ func TestOwnerOfAJobGetsACgroup(t *testing.T) {
 	}
 }
 
+// A job's owner could freeze what is in the owner's cgroup, whoever it belongs to. pbs_mom waits for
+// each task but the first, so none of these is there, and no process of root's that a login has.
+func TestOwnerOfACgroupCannotFreezeWhatMoMWaitsFor(t *testing.T) {
+	n, k := fakeNode(t, kernfstest.NewV2, delegate)
+	const uid = 1234
+	in := func(id, group string) string {
+		b, err := k.Roots().Cgroup.ReadFile(path.Join("pbs_jobs.service/jobs", id, group, "cgroup.procs"))
+		must.NoError(t, err)
+		return string(b)
+	}
+	n.begin("1.srv", ownedBy(uid), onFirstHost)
+	first, task, sshd, users := n.launch("1.srv"), n.launch("1.srv"), n.start(t, nil), n.start(t, nil)
+	k.SetProcess(users, kernfstest.Attributes{UID: uid})
+	n.do(hostapi.EventAttach, "1.srv", ownedBy(uid), withPID(sshd), func(req *hostapi.Request) { req.Login = true })
+	n.do(hostapi.EventAttach, "1.srv", ownedBy(uid), withPID(users))
+	must.Equal(t, "the owner's cgroup", fmt.Sprintf("%d\n%d\n", first, users), in("1.srv", "main"))
+	must.Equal(t, "outer", fmt.Sprintf("%d\n%d\n", task, sshd), in("1.srv", "outer"))
+	n.begin("2.srv", ownedBy(uid))
+	sister := n.launch("2.srv")
+	must.Equal(t, "outer on a sister host", fmt.Sprintln(sister), in("2.srv", "outer"))
+}
+
 // Ranks of a delegated job get subgroups too. Those that their owner has moved stay there.
 func TestRanksOfADelegatedJob(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, func(c *config.File) { delegate(c); perTask(c) })
 	const id, uid = "1.srv", 1234
-	n.begin(id, ownedBy(uid))
+	n.begin(id, ownedBy(uid), onFirstHost)
 	main, shell := n.main(k, id), n.launch(id)
 	first := forkAs(t, k, shell, ompi("a", 0))
 	second := forkAs(t, k, shell, ompi("a", 1))

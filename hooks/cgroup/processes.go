@@ -36,6 +36,9 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 	if s.Grouped() {
 		j = j.WithSubgroups()
 	}
+	if !isFirst(s.JobMark) {
+		j = j.ApartFromOwner()
+	}
 	if delay := req.Job.KillDelay; delay != nil { // PBS does not send it with begin
 		h.with(j.ID(), func(e *job) { e.known, e.killDelay = true, delay })
 	}
@@ -64,6 +67,12 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		h.logOf(j.ID()).Warn(err) // it matters only if the host's record is lost
 	}
 	return out, nil
+}
+
+// isFirst reports whether the job's first program is launched. pbs_mom waits for every other one,
+// and answers nobody meanwhile (openpbs src/resmom/start_exec.c, start_process).
+func isFirst(m cgroup.JobMark) bool {
+	return m.Begin != nil && m.Begin.Job.MotherSuperior && m.Begin.Job.SessionID == 0
 }
 
 // markLaunch adds to the job's mark what PBS does not send with begin: its session and kill_delay.
@@ -136,6 +145,9 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	again := s.scheduleLook()
 	if s.Grouped() {
 		j = j.WithSubgroups()
+	}
+	if p.BelongsTo(0) { // sshd's, of a login
+		j = j.ApartFromOwner()
 	}
 	p.free = true
 	taken, err := h.moveSession(j, p, func(m proc.Process) bool { return m.BelongsTo(owner) }, limits)

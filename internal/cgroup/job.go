@@ -40,6 +40,7 @@ type Job struct {
 	dirs []directory // one for each hierarchy of tree, in the same order
 
 	split bool // the job has subgroups; see WithSubgroups
+	apart bool // see ApartFromOwner
 }
 
 // directory is a job's directory in one hierarchy. The directory may not exist.

@@ -32,8 +32,9 @@ import (
 // except for Remove. That waits no longer than its caller allows. Files of main itself can be
 // opened meanwhile if they have been opened before: see Pin.
 
-// outerGroup contains processes that came when the owner had passed controllers down from main. It
-// exists only if there were any. No controllers are passed down from it, so it accepts processes.
+// outerGroup contains processes that came when the owner had passed controllers down from main, and
+// those of ApartFromOwner. It exists only if there were any. No controllers are passed down from it,
+// so it accepts processes.
 const outerGroup = "outer"
 
 // delegatedFiles are the files of main that its owner gets.
@@ -175,6 +176,15 @@ func (j *Job) inProc() ([]int, error) {
 	return pids, errors.Join(errs...)
 }
 
+// ApartFromOwner returns the same job in the form for processes of root's for which others wait,
+// such as pbs_mom's task. In a delegated job they enter outer. The owner could freeze a process in
+// main, whoever it belongs to.
+func (j *Job) ApartFromOwner() *Job {
+	apart := *j
+	apart.apart = true
+	return &apart
+}
+
 // outer returns outerGroup of a job's v2 directory. It creates it if necessary.
 func (d directory) outer() (*kernfs.FS, error) {
 	if err := d.Mkdir(outerGroup); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -185,9 +195,12 @@ func (d directory) outer() (*kernfs.FS, error) {
 
 // admit moves a process to where the job's processes enter hierarchy i. For check see enter.
 func (j *Job) admit(i int, p Process, check func() error) error {
-	err := enter(j.entrance(i), p, check)
-	if !errors.Is(err, unix.EBUSY) || !j.split || !j.dirs[i].h.v2 {
-		return err
+	inV2 := j.split && j.dirs[i].h.v2
+	if !inV2 || !j.apart || !j.delegated() {
+		err := enter(j.entrance(i), p, check)
+		if !errors.Is(err, unix.EBUSY) || !inV2 {
+			return err
+		}
 	}
 	outer, err := j.dirs[i].outer()
 	if err != nil {
