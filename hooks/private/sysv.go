@@ -32,9 +32,10 @@ func ipcControl(call, a, b, c, d uintptr) error {
 	return nil
 }
 
-// removeIPC removes the System V IPC objects that the user has made and still owns, and that are in
-// the window. It returns how many it removed. Shared memory that a process of another user has
-// attached is freed when that process detaches it.
+// removeIPC removes the System V IPC objects that the user has made and that are in the window. It
+// does not matter to whom the user has given them: any number could be given to users that do not
+// exist. It returns how many it removed. Shared memory that a process of another user has attached
+// is freed when that process detaches it.
 func removeIPC(procfs *kernfs.FS, uid int, w window) (removed int, err error) {
 	var errs []error
 	for _, kind := range ipcKinds {
@@ -62,11 +63,11 @@ func removeIPC(procfs *kernfs.FS, uid int, w window) (removed int, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// leftIPC returns the ids of the objects in a file of /proc/sysvipc that are the user's and in the
-// window. The file's first line names its columns.
+// leftIPC returns the ids of the objects in a file of /proc/sysvipc that the user has made and that
+// are in the window. The file's first line names its columns.
 func leftIPC(text, idColumn string, uid int, w window) (ids []int, err error) {
-	var id, owner, creator, changed int
-	columns := map[string]*int{idColumn: &id, "uid": &owner, "cuid": &creator, "ctime": &changed}
+	var id, creator, changed int
+	columns := map[string]*int{idColumn: &id, "cuid": &creator, "ctime": &changed}
 	var names []string
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -89,9 +90,9 @@ func leftIPC(text, idColumn string, uid int, w window) (ids []int, err error) {
 			read++
 		}
 		if read != len(columns) {
-			return ids, fmt.Errorf("columns %q: not all of %s, uid, cuid and ctime", names, idColumn)
+			return ids, fmt.Errorf("columns %q: not all of %s, cuid and ctime", names, idColumn)
 		}
-		if at := time.Unix(int64(changed), 0); owner == uid && creator == uid && w.contains(at, at) {
+		if at := time.Unix(int64(changed), 0); creator == uid && w.contains(at, at) {
 			ids = append(ids, id)
 		}
 	}
