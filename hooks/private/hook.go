@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/sirupsen/logrus"
 
@@ -53,7 +52,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
-			emptying: new(sync.Mutex), log: s.Log},
+			emptying: &emptying{uids: map[int]bool{}}, log: s.Log},
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, s.Log)}, nil
 }
 
@@ -79,7 +78,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	out, err := h.begin(ctx, req.Job, shm)
 	if err != nil {
 		h.live.remove(req.Job.ID)
-		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID), h.xdg.removeUnused(ctx))
+		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID, req.Job.Owner.UID), h.xdg.removeUnused(ctx))
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	return out, nil
@@ -165,7 +164,10 @@ func both(a, b map[string]string) map[string]string {
 // XDG_RUNTIME_DIR if it was their last job here. Hook cgroup has already ended the job's processes.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	uid, lived := h.live.remove(req.Job.ID)
-	if err := h.removeDirs(ctx, req.Job.ID); err != nil {
+	if !lived {
+		uid = req.Job.Owner.UID
+	}
+	if err := h.removeDirs(ctx, req.Job.ID, uid); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: private directories: %w", req.Job.ID, err)
 	}
 	if lived && h.policy.Private.Cleans() {
@@ -177,10 +179,10 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	return &hostapi.Outcome{}, nil
 }
 
-// removeDirs removes the directories of a job. The namespace goes first, because it has the TMPDIR,
+// removeDirs removes the directories of a user's job. The namespace goes first, because it has the TMPDIR,
 // too. Idempotent.
-func (h *hook) removeDirs(ctx context.Context, id string) error {
-	return errors.Join(h.spaces.remove(ctx, id), h.tmp.remove(ctx, id))
+func (h *hook) removeDirs(ctx context.Context, id string, uid int) error {
+	return errors.Join(h.spaces.remove(ctx, id, uid), h.tmp.remove(ctx, id))
 }
 
 // ExecjobAbort undoes begin.
@@ -240,10 +242,10 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	errs = append(errs, err)
 	for _, id := range slices.Concat(private, tmp) {
 		if _, listed := req.JobList[id]; !listed && !h.lives(id) {
-			errs = append(errs, h.removeDirs(ctx, id))
+			errs = append(errs, h.removeDirs(ctx, id, nobodyKnown))
 		}
 	}
-	h.spaces.empty()
+	h.spaces.emptyAll()
 	if err := errors.Join(errs...); err != nil {
 		h.log.Warnf("directories of jobs that are over: %v", err)
 	}

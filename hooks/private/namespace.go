@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
@@ -31,7 +27,7 @@ type namespaces struct {
 	dirs   []config.PrivateDir
 	prefix string // of the directories below a base
 
-	emptying *sync.Mutex // held while files on disk are removed
+	emptying *emptying
 	log      *logrus.Entry
 }
 
@@ -53,7 +49,7 @@ func (n namespaces) bases() (all []string) {
 // create makes and pins the job's namespace. A shm of more than 0 is the size of its /dev/shm. What
 // an earlier run of the job left is removed. If create fails, it leaves nothing.
 func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) error {
-	if err := n.remove(ctx, job.ID); err != nil {
+	if err := n.remove(ctx, job.ID, job.Owner.UID); err != nil {
 		return err
 	}
 	if len(n.dirs) == 0 {
@@ -64,7 +60,7 @@ func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) 
 		err = n.make(job, shm)
 	}
 	if err != nil {
-		return errors.Join(err, n.remove(ctx, job.ID))
+		return errors.Join(err, n.remove(ctx, job.ID, job.Owner.UID))
 	}
 	return nil
 }
@@ -132,10 +128,10 @@ func (n namespaces) hides(dir string) string {
 	return ""
 }
 
-// remove removes the job's namespace and private directories. A process that is in the namespace
-// all the same, or has it open, loses the directories. Files on disk go in the background.
-// Idempotent.
-func (n namespaces) remove(ctx context.Context, id string) error {
+// remove removes the namespace and private directories of a user's job. A process that is in the
+// namespace all the same, or has it open, loses the directories. Files on disk go in the
+// background. Idempotent.
+func (n namespaces) remove(ctx context.Context, id string, uid int) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
 	}
@@ -153,11 +149,11 @@ func (n namespaces) remove(ctx context.Context, id string) error {
 	errs = append(errs, mountns.Unpin(n.pin(id)))
 	discarded := false
 	for _, base := range n.bases() {
-		found, err := n.discard(base, id)
+		found, err := n.discard(base, id, uid)
 		discarded, errs = discarded || found, append(errs, err)
 	}
 	if discarded {
-		n.emptyBriefly(ctx)
+		n.emptyBriefly(ctx, uid)
 	}
 	return errors.Join(errs...)
 }
@@ -172,68 +168,4 @@ func (n namespaces) list() ([]string, error) {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), errors.Join(errs...)
-}
-
-// overName begins the names of directories whose jobs are over. No job's id begins like this.
-const overName = "over."
-
-// discard renames a job's directory below a base, if there is one, so that empty removes it. The
-// name is free at once, for a later run of the job.
-func (n namespaces) discard(base, id string) (found bool, err error) {
-	dir := n.jobDirs(base)
-	err = os.Rename(filepath.Join(dir, id), filepath.Join(dir, overName+rand.Text()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// emptyBriefly is empty with a wait of up to cleanTime.
-func (n namespaces) emptyBriefly(ctx context.Context) {
-	limit := time.NewTimer(cleanTime)
-	defer limit.Stop()
-	select {
-	case <-n.empty():
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-}
-
-// empty begins to remove what discard has left below all bases, unless a removal is under way. It
-// works in the background, because there may be millions of files. What it cannot remove is logged
-// and stays for the next exechost_periodic.
-func (n namespaces) empty() <-chan struct{} {
-	done := make(chan struct{})
-	if !n.emptying.TryLock() {
-		close(done)
-		return done
-	}
-	go func() {
-		defer close(done)
-		defer n.emptying.Unlock()
-		for _, base := range n.bases() {
-			if err := emptyDir(n.jobDirs(base)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				n.log.Warnf("files of jobs that are over: %v", err)
-			}
-		}
-	}()
-	return done
-}
-
-// emptyDir removes what discard has left in one directory. It tries every name.
-func emptyDir(dir string) error {
-	in, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	names, err := in.Readdirnames(-1)
-	errs := []error{err}
-	for _, name := range names {
-		if strings.HasPrefix(name, overName) {
-			l := &leftovers{ctx: context.Background(), all: true}
-			errs = append(errs, l.remove(in, name, 1))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -307,6 +307,37 @@ unshare -Urm sh -c 'mkdir m; mount -t tmpfs tmpfs m; sleep 600' 2>/dev/null & ec
 	}
 }
 
+// A user can list a directory of an ended job, from another job, without end. That holds up the
+// removal of this user's directories alone.
+func TestHeldDirectoryHoldsUpNoOtherUser(t *testing.T) {
+	n := newNode(t)
+	n.start(n.dirsSettings(true))
+	held, other := jobOf("7.srv", newOwner()), jobOf("8.srv", newOwner())
+	n.call(hostapi.EventBegin, held)
+	n.call(hostapi.EventBegin, other)
+	dir := filepath.Join(n.base(), testPrefix(), held.ID, n.shared)
+	must.NoError(t, os.WriteFile(dir+"/file", nil, 0o644))
+	release := kernfstest.HoldDirectory(t, dir)
+	usual := cleanTime
+	cleanTime = 100 * time.Millisecond
+	n.call(hostapi.EventEnd, held)
+	cleanTime = usual
+	n.call(hostapi.EventEnd, other)
+	if left := n.left(); len(left) != 1 || !strings.HasPrefix(left[0], fmt.Sprintf("over.%d.", held.Owner.UID)) {
+		t.Errorf("left: %v; want the directory that is held", left)
+	}
+	n.start(n.dirsSettings(true)) // a new start of the hook knows whose it is
+	n.hostCall(hostapi.EventStartup, other)
+	n.call(hostapi.EventBegin, other)
+	n.call(hostapi.EventEnd, other)
+	must.Equal(t, "left while it is held", 1, len(n.left()))
+	release()
+	must.Eventually(t, "nothing is left", func() bool {
+		n.hostCall(hostapi.EventPeriodic)
+		return len(n.left()) == 0
+	})
+}
+
 // A user namespace in a job has the job's directories, too, and cannot take them away.
 func TestUserNamespacesDoNotShowTheNodes(t *testing.T) {
 	n := newNode(t)
