@@ -34,12 +34,16 @@ const checkCommand = "check-image"
 // checkLimit is how long a check may take.
 const checkLimit = 5 * time.Second
 
+// checkPause is how long an owner's images are not checked after a check that took too long. pbs_mom
+// waits for each check, and an owner may have thousands of jobs.
+const checkPause = time.Minute
+
 // checker checks images.
 type checker struct {
-	limit time.Duration
+	limit, pause time.Duration
 
 	mu   sync.Mutex
-	late map[int]int // checks that took too long and have not ended, by uid
+	late map[int]int // checks that took too long, and have not ended or whose pause lasts, by uid
 }
 
 // The answers of a check are exit statuses. After the last three, the line on standard error is the
@@ -60,13 +64,14 @@ func (e errImage) Error() string { return string(e) }
 // check reports whether the image at path is a directory. If path is "", it examines only program.
 // It fails with KindNode if the owner cannot execute program, and with an errImage if the owner
 // cannot read the image. If the file system fails or does not answer in time, it fails with
-// KindBusy. While a check of the same owner hangs in the kernel, it fails at once.
+// KindBusy. While a check of the same owner hangs in the kernel, and for a pause after that, it fails
+// at once.
 func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path string) (directory bool, err error) {
 	c.mu.Lock()
 	hangs := c.late[owner.UID] > 0
 	c.mu.Unlock()
 	if hangs {
-		return false, hostapi.Errorf(hostapi.KindBusy, "an earlier check of an image of %s still hangs", owner.User)
+		return false, hostapi.Errorf(hostapi.KindBusy, "an earlier check of an image of %s got no answer", owner.User)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
@@ -88,6 +93,7 @@ func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path 
 		c.count(owner.UID, 1)
 		go func() {
 			<-ended
+			time.Sleep(c.pause)
 			c.count(owner.UID, -1)
 		}()
 		return false, hostapi.Errorf(hostapi.KindBusy, "no answer in %v from its file system or the name services",

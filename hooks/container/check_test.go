@@ -98,7 +98,7 @@ func TestHangingImageIsGivenUp(t *testing.T) {
 		closed = true
 	}
 	t.Cleanup(end)
-	c := &checker{limit: 2 * time.Second, late: map[int]int{}}
+	c := &checker{limit: 2 * time.Second, pause: time.Second, late: map[int]int{}}
 	began, done := time.Now(), make(chan error, 1)
 	go func() {
 		_, err := c.check(context.Background(), nobody, "/bin/sh", filepath.Join(dir, "x"))
@@ -122,11 +122,17 @@ func TestHangingImageIsGivenUp(t *testing.T) {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 	end()
+	if _, err := c.check(context.Background(), nobody, "/bin/sh", "/"); hostapi.KindOf(err) != hostapi.KindBusy {
+		t.Errorf("right after it: %v", err)
+	}
 	must.Eventually(t, "no check is left", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.late) == 0
 	})
+	if _, err := c.check(context.Background(), nobody, "/bin/sh", "/"); err != nil {
+		t.Errorf("after a pause: %v", err)
+	}
 	c.count(nobody.UID, 1)
 	if _, err := c.check(context.Background(), nobody, "/bin/sh", "/"); hostapi.KindOf(err) != hostapi.KindBusy {
 		t.Errorf("beside a check that hangs: %v", err)

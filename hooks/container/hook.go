@@ -34,7 +34,8 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if !p.Container.Enabled {
 		return off{}, nil
 	}
-	return &hook{policy: p, aux: s.Host["aux_dir"], checker: &checker{limit: checkLimit, late: map[int]int{}},
+	return &hook{policy: p, aux: s.Host["aux_dir"], checker: &checker{limit: checkLimit, pause: checkPause,
+		late: map[int]int{}},
 		log: s.Log}, nil
 }
 
