@@ -90,6 +90,13 @@ func TestOwnerOfACgroupCannotFreezeWhatMoMWaitsFor(t *testing.T) {
 	n.do(hostapi.EventAttach, "1.srv", ownedBy(uid), withPID(users))
 	must.Equal(t, "the owner's cgroup", fmt.Sprintf("%d\n%d\n", first, users), in("1.srv", "main"))
 	must.Equal(t, "outer", fmt.Sprintf("%d\n%d\n", task, sshd), in("1.srv", "outer"))
+	// An owner can choose resources that leave no room in the job's mark for its first launch.
+	n.begin("3.srv", ownedBy(uid), onFirstHost)
+	heal := k.Fail("setxattr", "3.srv", unix.E2BIG)
+	if _, err := n.event(hostapi.EventLaunch, "3.srv", withPID(n.start(t, nil))); hostapi.KindOf(err) != hostapi.KindJob {
+		t.Errorf("a launch that cannot be marked: %v", err)
+	}
+	heal()
 	n.begin("2.srv", ownedBy(uid))
 	sister := n.launch("2.srv")
 	must.Equal(t, "outer on a sister host", fmt.Sprintln(sister), in("2.srv", "outer"))

@@ -64,6 +64,9 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		out.JobStderr = []string{asStays}
 	}
 	if err := markLaunch(j, s.JobMark, req); err != nil {
+		if s.Delegated { // the next program would count as the first
+			return nil, hostapi.Errorf(kindOf(err), "launch pid %d: %w", req.PID, err)
+		}
 		h.logOf(j.ID()).Warn(err) // it matters only if the host's record is lost
 	}
 	return out, nil
