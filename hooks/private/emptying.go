@@ -73,17 +73,6 @@ func (n namespaces) discard(base, id string, uid int) (found bool, err error) {
 	return err == nil, err
 }
 
-// emptyBriefly is empty with a wait of up to cleanTime.
-func (n namespaces) emptyBriefly(ctx context.Context, uid int) {
-	limit := time.NewTimer(cleanTime)
-	defer limit.Stop()
-	select {
-	case <-n.empty(uid):
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-}
-
 // emptyAll begins to remove what discard has left.
 func (n namespaces) emptyAll() {
 	for _, base := range n.bases() {

@@ -47,13 +47,13 @@ func newHook(s *hostapi.Setup) (any, error) {
 	}
 	run := s.Host["run_dir"]
 	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
-	live := newLiveJobs()
+	live, wait := newLiveJobs(), newPatience()
 	return &hook{policy: p, run: run, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
 		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
-			emptying: &emptying{uids: map[int]bool{}}, log: s.Log},
-		users: newUsers(filepath.Join(run, "users"), live, c.clean, s.Log)}, nil
+			emptying: &emptying{uids: map[int]bool{}}, patience: wait, log: s.Log},
+		users: newUsers(filepath.Join(run, "users"), live, c.clean, wait, s.Log)}, nil
 }
 
 // placed fails if the host did not say where directories of jobs are.
@@ -179,8 +179,8 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	return &hostapi.Outcome{}, nil
 }
 
-// removeDirs removes the directories of a user's job. The namespace goes first, because it has the TMPDIR,
-// too. Idempotent.
+// removeDirs removes the directories of a user's job. The namespace goes first, because it has the
+// TMPDIR, too. Idempotent.
 func (h *hook) removeDirs(ctx context.Context, id string, uid int) error {
 	return errors.Join(h.spaces.remove(ctx, id, uid), h.tmp.remove(ctx, id))
 }

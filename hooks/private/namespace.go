@@ -28,6 +28,7 @@ type namespaces struct {
 	prefix string // of the directories below a base
 
 	emptying *emptying
+	patience *patience
 	log      *logrus.Entry
 }
 
@@ -153,7 +154,7 @@ func (n namespaces) remove(ctx context.Context, id string, uid int) error {
 		discarded, errs = discarded || found, append(errs, err)
 	}
 	if discarded {
-		n.emptyBriefly(ctx, uid)
+		n.patience.wait(ctx, uid, n.empty(uid))
 	}
 	return errors.Join(errs...)
 }

@@ -26,10 +26,11 @@ import (
 //
 // A goroutine for each user removes leftovers, because there may be millions of them.
 type users struct {
-	dir   string
-	live  *liveJobs
-	clean func(ctx context.Context, uid int, w window) error
-	log   *logrus.Entry
+	dir      string
+	live     *liveJobs
+	clean    func(ctx context.Context, uid int, w window) error
+	patience *patience
+	log      *logrus.Entry
 
 	mu     sync.Mutex
 	works  map[int]*cleaning // by uid
@@ -42,14 +43,10 @@ type cleaning struct {
 	done   chan struct{}
 }
 
-// cleanTime bounds how long an event waits for a removal, which usually takes milliseconds. A user
-// who lists /tmp can hold its lock (see kernfs.Unlisted), and the removal then takes longer.
-var cleanTime = 2 * time.Second
-
 func newUsers(
-	dir string, live *liveJobs, clean func(context.Context, int, window) error, log *logrus.Entry,
+	dir string, live *liveJobs, clean func(context.Context, int, window) error, wait *patience, log *logrus.Entry,
 ) *users {
-	return &users{dir: dir, live: live, clean: clean, log: log, works: map[int]*cleaning{}, warned: map[int]string{}}
+	return &users{dir: dir, live: live, clean: clean, patience: wait, log: log, works: map[int]*cleaning{}, warned: map[int]string{}}
 }
 
 // begin notes that the user has a job, which is a live one already, and ends a removal of the
@@ -65,7 +62,7 @@ func (u *users) begin(ctx context.Context, uid int) error {
 	u.mu.Unlock()
 	if c != nil {
 		c.cancel()
-		c.wait(ctx)
+		u.patience.wait(ctx, uid, c.done)
 	}
 	return err
 }
@@ -110,17 +107,7 @@ func (u *users) forgetAll() error { return os.RemoveAll(u.dir) }
 // end begins to remove the leftovers of a user without jobs, and waits up to cleanTime.
 func (u *users) end(ctx context.Context, uid int) {
 	if c := u.start(uid); c != nil {
-		c.wait(ctx)
-	}
-}
-
-func (c *cleaning) wait(ctx context.Context) {
-	limit := time.NewTimer(cleanTime)
-	defer limit.Stop()
-	select {
-	case <-c.done:
-	case <-limit.C:
-	case <-ctx.Done():
+		u.patience.wait(ctx, uid, c.done)
 	}
 }
 
