@@ -73,8 +73,9 @@ func TestOwnerOfAJobGetsACgroup(t *testing.T) {
 	}
 }
 
-// A job's owner could freeze what is in the owner's cgroup, whoever it belongs to. pbs_mom waits for
-// each task but the first, so none of these is there, and no process of root's that a login has.
+// A job's owner could freeze what is in the owner's cgroup, whoever it belongs to. pbs_mom waits
+// for each task but the first, so none of these is there, and no process of root's that a login
+// has.
 func TestOwnerOfACgroupCannotFreezeWhatMoMWaitsFor(t *testing.T) {
 	n, k := fakeNode(t, kernfstest.NewV2, delegate)
 	const uid = 1234
@@ -93,7 +94,8 @@ func TestOwnerOfACgroupCannotFreezeWhatMoMWaitsFor(t *testing.T) {
 	// An owner can choose resources that leave no room in the job's mark for its first launch.
 	n.begin("3.srv", ownedBy(uid), onFirstHost)
 	heal := k.Fail("setxattr", "3.srv", unix.E2BIG)
-	if _, err := n.event(hostapi.EventLaunch, "3.srv", withPID(n.start(t, nil))); hostapi.KindOf(err) != hostapi.KindJob {
+	_, err := n.event(hostapi.EventLaunch, "3.srv", withPID(n.start(t, nil)))
+	if hostapi.KindOf(err) != hostapi.KindJob {
 		t.Errorf("a launch that cannot be marked: %v", err)
 	}
 	heal()

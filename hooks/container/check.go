@@ -34,8 +34,8 @@ const checkCommand = "check-image"
 // checkLimit is how long a check may take.
 const checkLimit = 5 * time.Second
 
-// checkPause is how long an owner's images are not checked after a check that took too long. pbs_mom
-// waits for each check, and an owner may have thousands of jobs.
+// checkPause is how long an owner's images are not checked after a check that took too long.
+// pbs_mom waits for each check, and an owner may have thousands of jobs.
 const checkPause = time.Minute
 
 // checker checks images.
@@ -64,8 +64,8 @@ func (e errImage) Error() string { return string(e) }
 // check reports whether the image at path is a directory. If path is "", it examines only program.
 // It fails with KindNode if the owner cannot execute program, and with an errImage if the owner
 // cannot read the image. If the file system fails or does not answer in time, it fails with
-// KindBusy. While a check of the same owner hangs in the kernel, and for a pause after that, it fails
-// at once.
+// KindBusy. While a check of the same owner hangs in the kernel, and for a pause after that, it
+// fails at once.
 func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path string) (directory bool, err error) {
 	c.mu.Lock()
 	hangs := c.late[owner.UID] > 0

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// emptying has the users whose files on disk are being removed. Each has a goroutine, because a user
-// can hold up a removal for any time: by listing a directory that another job of theirs has open
-// (see kernfs.Unlisted), or by filling it.
+// emptying has the users whose files on disk are being removed. Each has a goroutine, because a
+// user can hold up a removal for any time. It is enough to fill a directory, or to list one that
+// another job of theirs has open (see kernfs.Unlisted).
 type emptying struct {
 	mu   sync.Mutex
 	uids map[int]bool
@@ -39,8 +39,8 @@ func (e *emptying) end(uid int) {
 	delete(e.uids, uid)
 }
 
-// emptyTime bounds the removal of one directory, for the sake of its user's others. It stays for the
-// next exechost_periodic.
+// emptyTime bounds the removal of one directory, for the sake of its user's others. It stays for
+// the next exechost_periodic.
 const emptyTime = time.Minute
 
 // nobodyKnown is the uid of users whose jobs are no longer known.
@@ -61,8 +61,8 @@ func ownerOf(name string) (uid int, ok bool) {
 	return uid, ok
 }
 
-// discard renames the directory of a user's job below a base, if there is one, so that empty removes
-// it. The name is free at once, for a later run of the job.
+// discard renames the directory of a user's job below a base, if there is one, so that empty
+// removes it. The name is free at once, for a later run of the job.
 func (n namespaces) discard(base, id string, uid int) (found bool, err error) {
 	dir := n.jobDirs(base)
 	over := fmt.Sprintf("%s%d.%s", overName, uid, rand.Text())

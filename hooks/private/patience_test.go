@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A user who holds up removals makes one event wait, and others hardly. Other users' are waited for.
+// A user who holds up removals makes one event wait, and others hardly. Other users' are waited
+// for.
 func TestHeldRemovalsDelayOneEvent(t *testing.T) {
 	usual := cleanTime
 	cleanTime = time.Second

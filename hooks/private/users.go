@@ -44,9 +44,11 @@ type cleaning struct {
 }
 
 func newUsers(
-	dir string, live *liveJobs, clean func(context.Context, int, window) error, wait *patience, log *logrus.Entry,
+	dir string, live *liveJobs, clean func(context.Context, int, window) error, wait *patience,
+	log *logrus.Entry,
 ) *users {
-	return &users{dir: dir, live: live, clean: clean, patience: wait, log: log, works: map[int]*cleaning{}, warned: map[int]string{}}
+	return &users{dir: dir, live: live, clean: clean, patience: wait, log: log,
+		works: map[int]*cleaning{}, warned: map[int]string{}}
 }
 
 // begin notes that the user has a job, which is a live one already, and ends a removal of the

@@ -33,8 +33,8 @@ import (
 // opened meanwhile if they have been opened before: see Pin.
 
 // outerGroup contains processes that came when the owner had passed controllers down from main, and
-// those of ApartFromOwner. It exists only if there were any. No controllers are passed down from it,
-// so it accepts processes.
+// those of ApartFromOwner. It exists only if there were any. No controllers are passed down from
+// it, so it accepts processes.
 const outerGroup = "outer"
 
 // delegatedFiles are the files of main that its owner gets.
