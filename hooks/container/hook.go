@@ -25,26 +25,15 @@ type hook struct {
 	log     *logrus.Entry
 }
 
-// newHook creates the hook. With container.enabled = false the hook does nothing.
+// newHook creates the hook.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	if !p.Container.Enabled {
-		return off{}, nil
-	}
 	return &hook{policy: p, aux: s.Host["aux_dir"], checker: &checker{limit: checkLimit, pause: checkPause,
 		late: map[int]int{}},
 		log: s.Log}, nil
-}
-
-// off is the hook for nodes without [container].
-type off struct{}
-
-// ExechostStartup does nothing.
-func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
-	return &hostapi.Outcome{}, nil
 }
 
 // ExechostStartup reports the engine to PBS, so that jobs can request nodes that have it. On a node

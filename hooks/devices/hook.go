@@ -56,15 +56,11 @@ type hook struct {
 	unsampled bool // the last sample failed; guarded by charts.mu
 }
 
-// newHook opens this machine's kernel files and creates the hook. With devices.enabled = false the
-// hook does nothing.
+// newHook opens this machine's kernel files and creates the hook.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
-	if !p.Devices.Enabled {
-		return off{}, nil
 	}
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
@@ -76,14 +72,6 @@ func newHook(s *hostapi.Setup) (any, error) {
 		return nil, err
 	}
 	return h, nil
-}
-
-// off is the hook for nodes where access to devices depends only on file permissions.
-type off struct{}
-
-// ExechostStartup does nothing.
-func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
-	return &hostapi.Outcome{}, nil
 }
 
 // open creates the hook of a node. It changes nothing on the node and does not scan for devices,

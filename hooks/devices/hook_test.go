@@ -783,11 +783,3 @@ func TestConfiguredDevice(t *testing.T) {
 	}
 	call(hostapi.EventEnd)
 }
-
-func TestDisabledHookLooksForNothing(t *testing.T) {
-	h, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"devices":{"enabled":false}}`)})
-	must.NoError(t, err)
-	if out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup}); err != nil || out.Vnodes != nil {
-		t.Errorf("%+v, %v", out, err)
-	}
-}

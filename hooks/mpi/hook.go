@@ -25,14 +25,11 @@ type hook struct {
 	ranks  *ranks  // likewise, and nil if hook cgroup reports ranks (mpi.per_task)
 }
 
-// newHook creates the hook. With mpi.enabled = false the hook does nothing.
+// newHook creates the hook.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
-	if !p.MPI.Enabled {
-		return off{}, nil
 	}
 	h := &hook{policy: p, aux: s.Host["aux_dir"], remsh: s.Host["remsh"], log: s.Log}
 	if !p.MPI.Remsh {
@@ -89,14 +86,6 @@ func programsOfHookhost(procfs *kernfs.FS, remsh string) (files []kernfs.FileID)
 		}
 	}
 	return files
-}
-
-// off is the hook for nodes where MPI is left alone.
-type off struct{}
-
-// ExechostStartup does nothing.
-func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
-	return &hostapi.Outcome{}, nil
 }
 
 // ExechostStartup removes the host files of jobs that are gone.

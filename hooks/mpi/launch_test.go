@@ -158,8 +158,4 @@ func TestTurnedOff(t *testing.T) {
 			t.Errorf("%s: %v, %v", config, out.SetEnv, err)
 		}
 	}
-	h := hooktest.New(t, newHook, `{"mpi":{"enabled":false}}`)
-	if got := h.Events(); len(got) != 1 || got[0] != hostapi.EventStartup {
-		t.Errorf("turned off: %v", got)
-	}
 }

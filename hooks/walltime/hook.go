@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -23,29 +22,17 @@ type hook struct {
 	seeing  sync.Map // ids of the jobs that are being checked
 }
 
-// newHook opens this machine's kernel files and creates the hook. With walltime.enabled = false the
-// hook does nothing.
+// newHook opens this machine's kernel files and creates the hook.
 func newHook(s *hostapi.Setup) (any, error) {
 	p, err := newPolicy(s.Config)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
-	}
-	if !p.Walltime.Enabled {
-		return off{}, nil
 	}
 	roots, err := kernfs.OpenRoots()
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
 	}
 	return open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Log)
-}
-
-// off is the hook for nodes without [walltime].
-type off struct{}
-
-// ExechostStartup does nothing.
-func (off) ExechostStartup(context.Context, *hostapi.Request) (*hostapi.Outcome, error) {
-	return &hostapi.Outcome{}, nil
 }
 
 // open creates the hook of a node. It changes nothing on the node.

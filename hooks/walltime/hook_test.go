@@ -103,12 +103,7 @@ func TestBeginRejects(t *testing.T) {
 	}
 }
 
-func TestConfigurationIsCheckedAndMayDisableTheHook(t *testing.T) {
-	h, err := hooktest.Try(t, newHook, hostapi.SetupData{Config: []byte(`{"walltime":{"enabled":false}}`)})
-	must.NoError(t, err)
-	if out, err := h.Call(t.Context(), &hostapi.Request{Event: hostapi.EventStartup}); err != nil || out.Jobs != nil {
-		t.Errorf("%+v, %v", out, err)
-	}
+func TestConfigurationIsChecked(t *testing.T) {
 	if _, err := hooktest.Try(t, newHook,
 		hostapi.SetupData{Config: []byte(`{"walltime":{"signals":["x"]}}`)}); hostapi.KindOf(err) != hostapi.KindNode ||
 		!strings.Contains(err.Error(), "walltime.signals") {
