@@ -189,7 +189,6 @@ func testDelegateInner(t *testing.T, w world) {
 		must.NoError(t, main.Write("cgroup.subtree_control", "+"+c))
 	}
 	must.NoError(t, main.Write("a/memory.max", fmt.Sprint(32<<20)))
-	must.NoError(t, main.Write("a/cpu.max", "1000 1000000"))
 	must.NoError(t, attach(j, q.pid()))
 	must.NoError(t, attach(j, q.pid()))
 	pids, err := j.Processes()
@@ -206,6 +205,7 @@ func testDelegateInner(t *testing.T, w world) {
 	l.Mem = size(128 << 20)
 	must.NoError(t, j.Apply(l, nil))
 	forked := p.fork(t, 3)
+	must.NoError(t, main.Write("a/cpu.max", "1000 1000000"))
 	if _, err := j.Kill(soon(t)); err != nil {
 		t.Error(err)
 	}
