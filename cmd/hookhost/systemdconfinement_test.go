@@ -172,7 +172,7 @@ func TestSystemdStartsNothingForAJobsOwner(t *testing.T) {
 
 // With polkit, a job's owner may linger, and then has systemd start programs outside of all jobs.
 // The packaged rule forbids that. Doctor reports whether it is in force.
-func TestRuleOfPolkitKeepsAJobsOwnerFromLingering(t *testing.T) {
+func TestSystemdLetsNoJobsOwnerLingerWithTheRule(t *testing.T) {
 	n := newSystemNode(t)
 	if _, err := exec.LookPath("pkcheck"); err != nil {
 		kernfstest.Elsewhere(t, "no polkit that reads rules.d")
