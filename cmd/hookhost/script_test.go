@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -77,6 +78,9 @@ func setUpNode(env *testscript.Env) error {
 	}
 	env.Values["node"] = &scriptNode{node: n}
 	env.Defer(n.killProcessesOfAFailure)
+	env.Defer(func() { // mounted by hook private for as long as the node runs
+		unix.Unmount(n.path("run/ns"), unix.MNT_DETACH)
+	})
 	if deadline, ok := n.t.(*testing.T).Deadline(); ok {
 		// testscript signals only the shell of a command that has one, a little before this.
 		kill := time.AfterFunc(time.Until(deadline)*19/20, n.killClients)
