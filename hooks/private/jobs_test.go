@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -126,7 +127,7 @@ func TestJobsInARowLeaveNothing(t *testing.T) {
 	other, live := newOwner(), jobOf("0.srv", newOwner())
 	for _, uid := range []int{other, live.Owner.UID} {
 		t.Cleanup(func() {
-			_, err := removeIPC(procfs(t), uid, window{})
+			_, err := removeIPC(procfs(t), uid, window{until: time.Now()})
 			must.NoError(t, err, os.RemoveAll(filepath.Join(p.mqueue, nameOf(uid))))
 		})
 	}
