@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/placement"
@@ -19,12 +16,11 @@ type policy struct {
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
 // defaults.
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{File: *config.Default()}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, &p.File); err != nil {
-			return nil, fmt.Errorf("decode configuration: %w", err)
-		}
+	f, err := config.FromJSON(text)
+	if err != nil {
+		return nil, err
 	}
+	p := &policy{File: *f}
 	p.place = placement.Pack
 	if p.Cpuset.Placement == "spread" {
 		p.place = placement.Spread

@@ -1,27 +1,20 @@
 package main
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"github.com/hookhost/hookhost/internal/config"
-)
+import "github.com/hookhost/hookhost/internal/config"
 
 // policy is the node's configuration as this hook uses it.
 type policy struct {
-	Container config.Container `json:"container"`
+	Container config.Container
 }
 
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
 // defaults.
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Container: config.Default().Container}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, p); err != nil {
-			return nil, fmt.Errorf("decode configuration: %w", err)
-		}
+	f, err := config.FromJSON(text)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	return &policy{Container: f.Container}, nil
 }
 
 // binds returns the binds of the configuration, which has been checked.

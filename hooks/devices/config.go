@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -20,13 +18,11 @@ type policy struct {
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
 // defaults.
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{File: *config.Default()}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, &p.File); err != nil {
-			return nil, fmt.Errorf("decode configuration: %w", err)
-		}
+	f, err := config.FromJSON(text)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	return &policy{File: *f}, nil
 }
 
 // options returns the inventory's options. nvml is the path of the program that asks NVML, or "".

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -13,21 +11,19 @@ import (
 
 // policy is the node's configuration as this hook uses it.
 type policy struct {
-	Cgroup  config.Cgroup  `json:"cgroup"`
-	MPI     config.MPI     `json:"mpi"`
-	OpenPBS config.OpenPBS `json:"openpbs"`
+	Cgroup  config.Cgroup
+	MPI     config.MPI
+	OpenPBS config.OpenPBS
 }
 
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
 // defaults.
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Cgroup: config.Default().Cgroup, MPI: config.Default().MPI, OpenPBS: config.Default().OpenPBS}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, p); err != nil {
-			return nil, fmt.Errorf("decode configuration: %w", err)
-		}
+	f, err := config.FromJSON(text)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	return &policy{Cgroup: f.Cgroup, MPI: f.MPI, OpenPBS: f.OpenPBS}, nil
 }
 
 // qsub identifies PBS's program of that name. It returns nothing if PBS is not installed.

@@ -1,26 +1,19 @@
 package main
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"github.com/hookhost/hookhost/internal/config"
-)
+import "github.com/hookhost/hookhost/internal/config"
 
 // policy is the node's configuration as this hook uses it.
 type policy struct {
-	Cgroup  config.Cgroup  `json:"cgroup"`
-	Private config.Private `json:"private"`
+	Cgroup  config.Cgroup
+	Private config.Private
 }
 
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
 // defaults.
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Cgroup: config.Default().Cgroup, Private: config.Default().Private}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, p); err != nil {
-			return nil, fmt.Errorf("decode configuration: %w", err)
-		}
+	f, err := config.FromJSON(text)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	return &policy{Cgroup: f.Cgroup, Private: f.Private}, nil
 }

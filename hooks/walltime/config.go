@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,8 +9,8 @@ import (
 
 // policy is the node's configuration as this hook uses it.
 type policy struct {
-	Cgroup   config.Cgroup   `json:"cgroup"`
-	Walltime config.Walltime `json:"walltime"`
+	Cgroup   config.Cgroup
+	Walltime config.Walltime
 
 	warnings []config.Warning // parsed Walltime.Signals
 }
@@ -19,12 +18,11 @@ type policy struct {
 // newPolicy decodes the node's configuration, which the host passes as JSON. Empty text means the
 // defaults.
 func newPolicy(text []byte) (*policy, error) {
-	p := &policy{Cgroup: config.Default().Cgroup, Walltime: config.Default().Walltime}
-	if len(text) > 0 {
-		if err := json.Unmarshal(text, p); err != nil {
-			return nil, fmt.Errorf("decode configuration: %w", err)
-		}
+	f, err := config.FromJSON(text)
+	if err != nil {
+		return nil, err
 	}
+	p := &policy{Cgroup: f.Cgroup, Walltime: f.Walltime}
 	for _, text := range p.Walltime.Signals {
 		w, err := config.ParseWarning(text)
 		if err != nil {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -26,6 +27,17 @@ func Default() *File {
 		panic(fmt.Sprintf("default.toml: %v", err)) // a defect of the program
 	}
 	return f
+}
+
+// FromJSON returns the configuration that the host passes to hooks. Empty text means the defaults.
+func FromJSON(text []byte) (*File, error) {
+	f := Default()
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, f); err != nil {
+			return nil, fmt.Errorf("decode configuration: %w", err)
+		}
+	}
+	return f, nil
 }
 
 // TOML returns the file with every value and its comment, as `config show` prints it. Parse can
