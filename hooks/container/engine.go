@@ -147,13 +147,11 @@ func bindText(b config.Bind, readOnly string) string {
 	return text
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // names returns the variables that go into a container whose engine does not pass all of them on.
 // PATH and the like are the image's.
 func names(env map[string]string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(env)), func(name string) bool {
-		return name == "PATH" || name == "LD_LIBRARY_PATH" || !variableName.MatchString(name)
+		return name == "PATH" || name == "LD_LIBRARY_PATH" || !config.IsVariable(name)
 	})
 }
 

@@ -41,6 +41,10 @@ var (
 	resourceForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 )
 
+// IsVariable reports whether name can be that of a variable of the environment in a shell, for PAM
+// and for container engines.
+func IsVariable(name string) bool { return variableForm.MatchString(name) }
+
 // check returns an error for the first invalid value, with its key.
 func (d Devices) check() error {
 	for _, entry := range d.Allow {
@@ -130,7 +134,7 @@ func (d Device) check() error {
 		}
 	}
 	for variable, value := range d.Env {
-		if !variableForm.MatchString(variable) {
+		if !IsVariable(variable) {
 			return fmt.Errorf("env: %q is not a variable's name", variable)
 		}
 		if strings.ContainsRune(value, 0) {

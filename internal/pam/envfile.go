@@ -9,13 +9,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/disk"
 )
 
@@ -147,8 +147,6 @@ func encode(pid int, env map[string]string) []byte {
 	return b.Bytes()
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // longestLine is less than BUF_SIZE of pam_env.c. Before Linux-PAM 1.4 that is 1024, and the rest
 // of a longer line is read as another variable, whose name the job's owner could choose. Since then
 // it is 8192, and after a longer line nothing more is read.
@@ -158,7 +156,7 @@ const longestLine = 1000
 // line that ends with \ continues. Quotes around a value are removed (Linux-PAM
 // modules/pam_env/pam_env.c, _parse_env_file).
 func isReadable(name, value string) bool {
-	return variableName.MatchString(name) && !strings.ContainsFunc(value, isControl) &&
+	return config.IsVariable(name) && !strings.ContainsFunc(value, isControl) &&
 		len(name)+len(value) < longestLine &&
 		!strings.Contains(value, "#") && strings.Trim(value, " \\\"'") == value
 }
