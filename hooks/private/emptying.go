@@ -10,34 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
-
-// emptying has the users whose files on disk are being removed. Each has a goroutine, because a
-// user can hold up a removal for any time. It is enough to fill a directory, or to list one that
-// another job of theirs has open (see kernfs.Unlisted).
-type emptying struct {
-	mu   sync.Mutex
-	uids map[int]bool
-}
-
-// start reports whether no removal of the user's files is under way, and notes one.
-func (e *emptying) start(uid int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.uids[uid] {
-		return false
-	}
-	e.uids[uid] = true
-	return true
-}
-
-func (e *emptying) end(uid int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.uids, uid)
-}
 
 // emptyTime bounds the removal of one directory, for the sake of its user's others. It stays for
 // the next exechost_periodic.
@@ -89,17 +63,19 @@ func (n namespaces) emptyAll() {
 }
 
 // empty begins to remove what discard has left of a user's below all bases, unless a removal is
-// under way. It works in the background, because there may be millions of files. What it cannot
-// remove is logged and stays for the next exechost_periodic.
+// under way. It works in the background, because there may be millions of files. Each user has a
+// goroutine, because a user can hold up a removal for any time. It is enough to fill a directory,
+// or to list one that another job of theirs has open (see kernfs.Unlisted). What cannot be removed
+// is logged and stays for the next exechost_periodic.
 func (n namespaces) empty(uid int) <-chan struct{} {
 	done := make(chan struct{})
-	if !n.emptying.start(uid) {
+	if _, underWay := n.emptying.LoadOrStore(uid, true); underWay {
 		close(done)
 		return done
 	}
 	go func() {
 		defer close(done)
-		defer n.emptying.end(uid)
+		defer n.emptying.Delete(uid)
 		for _, base := range n.bases() {
 			if err := emptyDir(n.jobDirs(base), uid); err != nil {
 				n.log.Warnf("files of jobs that are over: %v", err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 
@@ -52,7 +53,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
-			emptying: &emptying{uids: map[int]bool{}}, patience: wait, log: s.Log},
+			emptying: new(sync.Map), patience: wait, log: s.Log},
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, wait, s.Log)}, nil
 }
 

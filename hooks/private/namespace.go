@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
@@ -27,7 +28,7 @@ type namespaces struct {
 	dirs   []config.PrivateDir
 	prefix string // of the directories below a base
 
-	emptying *emptying
+	emptying *sync.Map // uids of the users whose files on disk are being removed
 	patience *patience
 	log      *logrus.Entry
 }
