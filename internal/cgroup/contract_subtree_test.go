@@ -114,10 +114,21 @@ func testDelegateBounds(t *testing.T, w world) {
 		must.NoError(t, main.Mkdir(fmt.Sprint(i)))
 	}
 	wantError(t, main.Mkdir("more"), unix.EAGAIN)
+	endsWhole(t, j, "in the job", p)
+}
+
+// endsWhole kills the job's processes, which are these and their children, and removes the job.
+// Nothing is left of it.
+func endsWhole(t *testing.T, j *Job, what string, processes ...process) {
+	t.Helper()
 	if _, err := j.Kill(soon(t)); err != nil {
 		t.Error(err)
 	}
-	p.gone(t)
+	for _, p := range processes {
+		p.gone(t)
+	}
+	pids, err := j.Processes()
+	wantPids(t, what, pids, err)
 	must.NoError(t, j.Remove(soon(t)))
 	if j.Exists() {
 		t.Error("something is left of the job")
@@ -157,18 +168,7 @@ func testDelegateProcesses(t *testing.T, w world) {
 	must.NoError(t, attachSubgroup(j, "rank.0", p.pid()))
 	pids, err = j.Processes()
 	wantPids(t, "in the job", pids, err, append([]int{p.pid(), r.pid()}, inside...)...)
-	if _, err := j.Kill(soon(t)); err != nil {
-		t.Error(err)
-	}
-	for _, a := range []process{p, q, r} {
-		a.gone(t)
-	}
-	pids, err = j.Processes()
-	wantPids(t, "in the job", pids, err)
-	must.NoError(t, j.Remove(soon(t)))
-	if j.Exists() {
-		t.Error("something is left of the job")
-	}
+	endsWhole(t, j, "in the job", p, q, r)
 }
 
 // testDelegateInner: the owner may pass controllers down from main. Then it accepts no process,
@@ -206,18 +206,7 @@ func testDelegateInner(t *testing.T, w world) {
 	must.NoError(t, j.Apply(l, nil))
 	forked := p.fork(t, 3)
 	must.NoError(t, main.Write("a/cpu.max", "1000 1000000"))
-	if _, err := j.Kill(soon(t)); err != nil {
-		t.Error(err)
-	}
-	for _, a := range []process{p, q} {
-		a.gone(t)
-	}
-	pids, err = j.Processes()
-	wantPids(t, fmt.Sprintf("in the job, where %v have been", forked), pids, err)
-	must.NoError(t, j.Remove(soon(t)))
-	if j.Exists() {
-		t.Error("something is left of the job")
-	}
+	endsWhole(t, j, fmt.Sprintf("in the job, where %v have been", forked), p, q)
 }
 
 // testDelegateOOM: a limit of the owner's kills below main alone, and the job counts it.
