@@ -83,7 +83,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings = append(findings, n.examineOpenPBS(d.info.Hooks)...)
 	findings = append(findings, n.examineVntype()...)
 	findings = append(findings, n.examineFromPBS()...)
-	findings = append(findings, examineLogins(n.Settings.File.PAM)...)
+	findings = append(findings, examineLogins(ctx, n.Settings.File.PAM)...)
 	findings = append(findings, examineServices(os.DirFS("/"), mayLinger(ctx))...)
 	return append(findings, d.examine(n.Socket)...)
 }

@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/pam"
@@ -15,7 +18,7 @@ const sshdStack = "/etc/pam.d/sshd"
 
 // examineLogins reports settings of [pam] without effect, and names that do not exist. It reports
 // nothing if [pam] lets everybody in.
-func examineLogins(cfg config.PAM) []Finding {
+func examineLogins(ctx context.Context, cfg config.PAM) []Finding {
 	if cfg.Off() {
 		return nil
 	}
@@ -27,12 +30,24 @@ func examineLogins(cfg config.PAM) []Finding {
 	unknown := pam.Unknown(slices.DeleteFunc(slices.Clone(cfg.Allow), func(name string) bool {
 		return slices.Contains(config.Default().PAM.Allow, name) // there is one for each distribution
 	}))
-	return []Finding{examineStack(cfg, string(text), unknown)}
+	return []Finding{examineStack(cfg, string(text), sshdSettings(ctx), unknown)}
 }
 
-// examineStack compares the settings with the text of a PAM stack. unknown are names of allow that
-// nobody has.
-func examineStack(cfg config.PAM, stack string, unknown []string) Finding {
+// sshdSettings returns the settings of sshd as it would start now (sshd -T), or "" if they are not
+// known: without sshd, its keys, or the permission to read them.
+func sshdSettings(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "/usr/sbin/sshd", "-T").Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// examineStack compares the settings with the text of a PAM stack, and with those of sshd if they
+// are known. unknown are names of allow that nobody has.
+func examineStack(cfg config.PAM, stack, sshd string, unknown []string) Finding {
 	const what = "logins"
 	var missing []string
 	for step, wanted := range map[string]bool{"account": cfg.Restrict, "session": cfg.Adopt != config.AdoptOff} {
@@ -46,6 +61,9 @@ func examineStack(cfg config.PAM, stack string, unknown []string) Finding {
 	case len(missing) > 0:
 		return degraded(what, fmt.Sprintf("[pam] has no effect on ssh: %s does not call %s", sshdStack,
 			strings.Join(missing, " and ")), "add the lines of 'hookhost pam --help' to it, as docs/pam.md describes")
+	case sshd != "" && !slices.Contains(strings.Split(sshd, "\n"), "usepam yes"):
+		return degraded(what, "[pam] has no effect on ssh: sshd does not use PAM (sshd -T)",
+			"set UsePAM yes in sshd_config and restart sshd")
 	case wrong != "":
 		return degraded(what, sshdStack+" "+wrong, advice+", as docs/pam.md describes")
 	case len(unknown) > 0:

@@ -37,9 +37,23 @@ func TestLoginsAreExamined(t *testing.T) {
 		{both, account + session + "session include password-auth\n", nil, "takes the session out of the job"},
 		{config.PAM{Restrict: true, Adopt: "off"}, account, []string{"@admin"}, "no such user or group: @admin"},
 	} {
-		f := examineStack(tt.cfg, tt.stack, tt.unknown)
+		f := examineStack(tt.cfg, tt.stack, "", tt.unknown)
 		if (f.Status == OK) != (tt.want == "") || !strings.Contains(f.Found, tt.want) {
 			t.Errorf("%+v with %q: %+v", tt.cfg, tt.stack, f)
+		}
+	}
+}
+
+// sshd -T prints one setting a line. It fails without sshd, and for users.
+func TestSSHDHasToUsePAM(t *testing.T) {
+	const stack = "account required pam_exec.so quiet stdout /usr/bin/hookhost pam account\n"
+	for sshd, want := range map[string]Status{
+		"": OK, "port 22\nusepam yes\n": OK, "port 22\nusepam no\n": Degraded,
+		"port 22\n": Degraded, // built without PAM
+	} {
+		cfg := config.PAM{Restrict: true, Adopt: config.AdoptOff}
+		if f := examineStack(cfg, stack, sshd, nil); f.Status != want {
+			t.Errorf("%q: %+v", sshd, f)
 		}
 	}
 }
