@@ -33,8 +33,8 @@ func examineLogins(ctx context.Context, cfg config.PAM) []Finding {
 	return []Finding{examineStack(cfg, string(text), sshdSettings(ctx), unknown)}
 }
 
-// sshdSettings returns the settings of sshd as it would start now (sshd -T), or "" if they are not
-// known: without sshd, its keys, or the permission to read them.
+// sshdSettings returns the settings with which sshd would start now, or "" if they are not known.
+// sshd -T fails without sshd's keys, for example, and for users.
 func sshdSettings(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -57,6 +57,7 @@ func examineStack(cfg config.PAM, stack, sshd string, unknown []string) Finding 
 	}
 	slices.Sort(missing)
 	wrong, advice := misplaced(stack)
+	mute := unheard(stack)
 	switch {
 	case len(missing) > 0:
 		return degraded(what, fmt.Sprintf("[pam] has no effect on ssh: %s does not call %s", sshdStack,
@@ -66,11 +67,28 @@ func examineStack(cfg config.PAM, stack, sshd string, unknown []string) Finding 
 			"set UsePAM yes in sshd_config and restart sshd")
 	case wrong != "":
 		return degraded(what, sshdStack+" "+wrong, advice+", as docs/pam.md describes")
+	case mute != "":
+		return degraded(what, sshdStack+" calls hookhost pam "+mute+" without stdout: users do not see why they are "+
+			"refused", "add stdout after pam_exec.so in this line, as docs/pam.md describes")
 	case len(unknown) > 0:
 		return degraded(what, "allow in [pam]: no such user or group: "+strings.Join(unknown, ", "),
 			"correct the name; that of a group begins with @")
 	}
 	return ok(what, sshdStack+" calls hookhost")
+}
+
+// unheard returns the first step of `hookhost pam` whose output pam_exec does not show to the user,
+// or "". The step environment prints nothing.
+func unheard(stack string) string {
+	for line := range strings.Lines(stack) {
+		for _, step := range []string{"account", "session"} {
+			silent := strings.Contains(line, "pam_exec") && !slices.Contains(strings.Fields(line), "stdout")
+			if silent && calls(line, step) {
+				return step
+			}
+		}
+	}
+	return ""
 }
 
 // calls reports whether a line of a PAM stack calls a step of `hookhost pam`.
@@ -108,6 +126,10 @@ func misplaced(stack string) (found, advice string) {
 		usersFile = usersFile || strings.Contains(line, "user_readenv=1")
 		systemd := strings.Contains(line, "pam_systemd") || strings.Contains(line, "common-session") ||
 			strings.HasPrefix(strings.TrimLeft(line, "-"), "session") && strings.Contains(line, "password-auth")
+		if called && strings.Contains(line, "pam_limits") {
+			return "calls hookhost before pam_limits, whose limits replace those of the job ([rlimits])",
+				"move hookhost's session lines behind the line '" + strings.TrimSpace(line) + "'"
+		}
 		if called && systemd {
 			return "calls hookhost before pam_systemd, which takes the session out of the job again",
 				"move hookhost's session lines behind the line '" + strings.TrimSpace(line) + "'"

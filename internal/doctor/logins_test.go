@@ -9,7 +9,7 @@ import (
 
 func TestLoginsAreExamined(t *testing.T) {
 	const account = "account required pam_exec.so quiet stdout /usr/bin/hookhost pam account\n"
-	const session = "session required pam_exec.so type=open_session /usr/bin/hookhost --socket /x pam session\n"
+	const session = "session required pam_exec.so stdout type=open_session /usr/bin/hookhost --socket /x pam session\n"
 	const variables = "session required pam_env.so user_readenv=1 envfile=/etc/default/locale\n"
 	both := config.PAM{Restrict: true, Adopt: "newest"}
 	for _, tt := range []struct {
@@ -35,6 +35,11 @@ func TestLoginsAreExamined(t *testing.T) {
 		{both, account + session + "-session optional pam_systemd.so\n", nil, "takes the session out of the job"},
 		{both, account + session + "auth include password-auth\n", nil, ""},
 		{both, account + session + "session include password-auth\n", nil, "takes the session out of the job"},
+		{both, account + session + "session required pam_limits.so\n", nil, "before pam_limits"},
+		{both, account + "session required pam_limits.so\n" + session, nil, ""},
+		{both, strings.Replace(account, " stdout", "", 1) + session, nil, "pam account without stdout"},
+		{both, account + strings.Replace(session, " stdout", "", 1), nil, "pam session without stdout"},
+		{both, account + strings.Replace(session, "pam_exec.so stdout", "pam_script.so", 1), nil, ""},
 		{config.PAM{Restrict: true, Adopt: "off"}, account, []string{"@admin"}, "no such user or group: @admin"},
 	} {
 		f := examineStack(tt.cfg, tt.stack, "", tt.unknown)
