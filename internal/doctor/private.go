@@ -12,6 +12,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/mountns"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // examinePrivate reports which directories jobs have for themselves, and from where their leftovers
@@ -71,6 +72,25 @@ func examineTmpfs(p config.Private, hidden bool) (findings []Finding) {
 		}
 	}
 	return findings
+}
+
+// examineSizes reports directories in memory that are larger than the node's memory and swap. The
+// kernel accepts any size (mm/shmem.c).
+func examineSizes(p config.Private, most pbs.Size) []Finding {
+	var larger []string
+	if p.TMP && p.TMPSize > most {
+		larger = append(larger, "tmp_size = "+p.TMPSize.String())
+	}
+	for _, d := range p.Dirs {
+		if d.Size > most {
+			larger = append(larger, "size = "+d.Size.String()+" of "+d.Path)
+		}
+	}
+	if len(larger) == 0 {
+		return nil
+	}
+	return []Finding{degraded("size in memory", fmt.Sprintf("%s: more than the node's memory and swap, %s: "+
+		"memory runs out before a write fails", strings.Join(larger, ", "), most), "lower it in [private]")}
 }
 
 // examineDirs makes a mount namespace as a job gets one. untraceable means that no process of this

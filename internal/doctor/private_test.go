@@ -3,6 +3,7 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/procfs"
@@ -62,6 +63,30 @@ func TestPrivateDirectoriesAreExamined(t *testing.T) {
 	}
 	if _, known := sameMounts(proc, 0, os.Getpid()); known {
 		t.Error("without a daemon its namespace is not known")
+	}
+}
+
+func TestDirectoriesLargerThanMemoryAreReported(t *testing.T) {
+	const gib = 1 << 30
+	roots := kernfstest.NewV2().Roots() // 16 GiB without swap
+	for _, tt := range []struct {
+		name    string
+		private config.Private
+		want    string // "" for no finding
+	}{
+		{"half of it", config.Private{TMP: true, Dirs: []config.PrivateDir{{Path: "/tmp"}}}, ""},
+		{"all of it", config.Private{TMP: true, TMPSize: 16 * gib,
+			Dirs: []config.PrivateDir{{Path: "/dev/shm", Size: 16 * gib}}}, ""},
+		{"more", config.Private{TMP: true, TMPSize: 17 * gib}, "tmp_size = 17825792kb: more than"},
+		{"more, but no TMPDIR", config.Private{TMPSize: 17 * gib}, ""},
+		{"each", config.Private{TMP: true, TMPSize: 17 * gib,
+			Dirs: []config.PrivateDir{{Path: "/tmp"}, {Path: "/dev/shm", Size: 17 * gib}}},
+			"tmp_size = 17825792kb, size = 17825792kb of /dev/shm: more than the node's memory and swap, 16777216kb"},
+	} {
+		f, found := findingsOf(t, roots, func(c *config.File) { c.Private = tt.private })["size in memory"]
+		if found != (tt.want != "") || found && (f.Status != Degraded || !strings.Contains(f.Found, tt.want)) {
+			t.Errorf("%s: %+v", tt.name, f)
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ func examineTopology(cfg *config.File, roots kernfs.Roots) []Finding {
 	if err != nil {
 		return []Finding{blocking("topology", err.Error(), "")}
 	}
-	return []Finding{examineCPUs(cfg, node), examineTotals(cfg, node)}
+	findings := []Finding{examineCPUs(cfg, node), examineTotals(cfg, node)}
+	return append(findings, examineSizes(cfg.Private, pbs.Size(node.MemTotal+node.SwapTotal))...)
 }
 
 func examineCPUs(cfg *config.File, node *topology.Node) Finding {
