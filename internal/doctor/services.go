@@ -30,7 +30,7 @@ func examineServices(root fs.FS, linger bool) []Finding {
 		findings = append(findings, degraded("at", "users may start programs outside of their jobs by at and batch",
 			"create an empty /etc/at.allow"))
 	}
-	return findings
+	return append(findings, examineSu(root)...)
 }
 
 // mayLinger asks polkit whether a user may linger: the user nobody if this process is root's, whom
