@@ -278,6 +278,24 @@ func walk(b []byte, see func(key []string, line int, value *unstable.Node)) {
 	}
 }
 
+// walkAll is walk that also enters lists of tables. There a value's key begins with the list's:
+// private.dirs.size.
+func walkAll(b []byte, see func(key []string, line int, value *unstable.Node)) {
+	var enter func(key []string, line int, value *unstable.Node)
+	enter = func(key []string, line int, value *unstable.Node) {
+		see(key, line, value)
+		if value.Kind != unstable.Array {
+			return
+		}
+		for list := value.Children(); list.Next(); {
+			for table := list.Node().Children(); list.Node().Kind == unstable.InlineTable && table.Next(); {
+				walkValue(b, key, table.Node(), enter)
+			}
+		}
+	}
+	walk(b, enter)
+}
+
 func walkValue(b []byte, table []string, e *unstable.Node, see func([]string, int, *unstable.Node)) {
 	own, at := keyOf(e)
 	key := append(slices.Clip(table), own...)

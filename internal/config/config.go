@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -229,13 +230,13 @@ type Placing struct {
 // Here returns the values for which the configuration's conditions were evaluated.
 func (f *File) Here() Here { return f.here }
 
-// oneLine shortens the parser's errors to one line that names the place.
-func oneLine(err error) error {
+// oneLine shortens the parser's errors about a text to one line that names the place.
+func oneLine(text []byte, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
 		e := strict.Errors[0]
 		line, _ := e.Position()
-		return fmt.Errorf("line %d: unknown key %q", line, strings.Join(e.Key(), "."))
+		return fmt.Errorf("line %d: unknown key %q", line, strings.Join(wholeKey(text, line, e.Key()), "."))
 	}
 	var decode *toml.DecodeError
 	if errors.As(err, &decode) {
@@ -250,6 +251,18 @@ func oneLine(err error) error {
 		return fmt.Errorf("line %d: %s", line, strings.TrimPrefix(decode.Error(), "toml: "))
 	}
 	return err
+}
+
+// wholeKey returns the whole of an unknown key at a line. The decoder leaves out what inline tables
+// put in front of it.
+func wholeKey(text []byte, line int, key []string) []string {
+	whole := key
+	walkAll(text, func(at []string, atLine int, _ *unstable.Node) {
+		if atLine == line && at[len(at)-1] == key[len(key)-1] && typeAt(reflect.TypeFor[File](), at) == nil {
+			whole = at
+		}
+	})
+	return whole
 }
 
 // wanted describes the values of a type, or returns "".

@@ -3,10 +3,13 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Duration is a time.Duration that is read and written as text ("10s").
@@ -25,14 +28,23 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // MarshalText writes Go's notation.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// unitless returns an error for a duration that was written as a number, which the decoder takes
-// for nanoseconds.
-func unitless(b []byte) (err error) {
-	walk(b, func(key []string, line int, value *unstable.Node) {
-		number := value.Kind == unstable.Integer || value.Kind == unstable.Float
-		if err == nil && number && typeAt(reflect.TypeFor[File](), key) == reflect.TypeFor[Duration]() {
-			err = fmt.Errorf("line %d: %s = %s: want a duration with its unit, such as \"10s\"",
-				line, strings.Join(key, "."), value.Data)
+// sizeKinds are the kinds of values about which the decoder says what is wrong with a size.
+var sizeKinds = []unstable.Kind{unstable.String, unstable.Integer, unstable.Array}
+
+// notText returns an error for a duration that was written as a number, and for a size that is
+// neither text nor a whole number. The decoder takes the former for nanoseconds. It does not name
+// the place of the latter.
+func notText(b []byte) (err error) {
+	walkAll(b, func(key []string, line int, value *unstable.Node) {
+		want, number := "", value.Kind == unstable.Integer || value.Kind == unstable.Float
+		switch t := typeAt(reflect.TypeFor[File](), key); {
+		case t == reflect.TypeFor[Duration]() && number:
+			want = `a duration with its unit, such as "10s"`
+		case t == reflect.TypeFor[pbs.Size]() && !slices.Contains(sizeKinds, value.Kind):
+			want = `a size, such as "1gb"`
+		}
+		if want != "" && err == nil {
+			err = fmt.Errorf("line %d: %s = %s: want %s", line, strings.Join(key, "."), value.Data, want)
 		}
 	})
 	return err

@@ -21,7 +21,11 @@ func TestPrivateRefuses(t *testing.T) {
 
 		"dirs = ['/tmp']": "line 2: private.dirs: want a list of tables",
 		"dirs = [{}]":     `private.dirs: path = "": want`,
-		"dirs = [{path = '/tmp', bass = '/scratch'}]":          `line 2: unknown key "private.bass"`,
+		"dirs = [{path = '/tmp', bass = '/scratch'}]":    `line 2: unknown key "private.dirs.bass"`,
+		"dirs = [\n {path = '/tmp'},\n {sizee = '1gb'}]": `line 4: unknown key "private.dirs.sizee"`,
+		"tmp_size = true":                                      `line 2: private.tmp_size = true: want a size, such as "1gb"`,
+		"dirs = [{path = '/tmp',\n size = 1.5}]":               `line 3: private.dirs.size = 1.5: want a size`,
+		"dirs = [{path = '/tmp', size = '1xb'}]":               "line 2: private.dirs: size 1xb: not a size",
 		"dirs = [{path = 'tmp'}]":                              `private.dirs: path = "tmp": want`,
 		"dirs = [{path = '/tmp', size = '1kb'}]":               "private.dirs: size = 1kb: want",
 		"dirs = [{path = '/tmp', base = 'scratch'}]":           `private.dirs: base = "scratch": want`,

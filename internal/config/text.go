@@ -49,11 +49,11 @@ func (f *File) decode() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(rlimitNumber(b), unitless(b)); err != nil {
+	if err := errors.Join(rlimitNumber(b), notText(b)); err != nil {
 		return err
 	}
 	if err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(f); err != nil {
-		return oneLine(err)
+		return oneLine(b, err)
 	}
 	return checkShim(f.text)
 }
