@@ -154,6 +154,9 @@ func (c *cli) login(
 			wrong, err)
 		return login, session, nil
 	}
+	if login.NoGroups != "" {
+		err = fmt.Errorf("%w; no @group in allow counts: %s", err, login.NoGroups)
+	}
 	return login, api.Session{}, pam.Unavailable(cfg.PAM, err)
 }
 

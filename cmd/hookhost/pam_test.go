@@ -199,6 +199,35 @@ func TestLoginOfAnUnknownUser(t *testing.T) {
 	}
 }
 
+// withoutID runs a command where id(1) fails.
+const withoutID = `mount --bind /bin/false /usr/bin/id && exec "$@"`
+
+// A user whose groups are not known may be in one of allow. A refusal says so, and the log.
+func TestLoginOfAUserWithoutKnownGroups(t *testing.T) {
+	must.BesideOthers(t)
+	const cause = "o @group in allow counts: groups of user nobody: id: exit status 1"
+	for unavailable, status := range map[string]int{"deny": 1, "allow": 0} {
+		n := newNode(t, "[pam]\nrestrict = true\nallow = [\"@games\"]\nunavailable = \""+unavailable+"\"\n")
+		daemon := n.serve()
+		login := func() {
+			t.Helper()
+			pam := n.alone("pam", "account", "--config", n.path("hookhost.toml"), "--socket", n.path("run/s"))
+			args := append([]string{"--mount", "sh", "-c", withoutID, "sh"}, pam.Args...)
+			cmd := exec.Command("unshare", args...)
+			cmd.Env = append(pam.Env, "PAM_USER=nobody")
+			if r := n.finish(cmd); r.status != status || strings.Contains(r.stdout, cause) != (status != 0) {
+				t.Errorf("%s: %+v", unavailable, r)
+			}
+		}
+		login()
+		if log := n.text(n.path("log")); !strings.Contains(log, cause) {
+			t.Errorf("%s: the daemon's log: %s", unavailable, log)
+		}
+		daemon.kill()
+		login()
+	}
+}
+
 // While a job is suspended its session stands still, and nobody logs in to it.
 func TestLoginToASuspendedJob(t *testing.T) {
 	n := newNode(t, pamOn)

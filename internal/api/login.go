@@ -20,8 +20,10 @@ type Login struct {
 	User   string   `json:"user"`
 	UID    int      `json:"uid"`
 	Groups []string `json:"groups,omitempty"`
-	From   string   `json:"from,omitempty"` // the client's name or address (PAM_RHOST)
-	Job    string   `json:"job,omitempty"`  // the job that the client names (PBS_JOBID)
+	// NoGroups is why the groups are not known; "" if they are.
+	NoGroups string `json:"no_groups,omitempty"`
+	From     string `json:"from,omitempty"` // the client's name or address (PAM_RHOST)
+	Job      string `json:"job,omitempty"`  // the job that the client names (PBS_JOBID)
 	// PID is root's process that will start the session. 0 only asks for the decision.
 	PID int `json:"pid,omitempty"`
 }

@@ -21,6 +21,9 @@ func (d *daemon) Login(ctx context.Context, login api.Login) (api.Session, error
 	}
 	client := func() []string { return clientNames(ctx, login.From) }
 	id, err := pam.Decide(d.conf.file.Load().PAM, login, jobs, client, d.conf.node)
+	if err == nil && login.NoGroups != "" { // a refusal, which is logged too, has this text
+		d.log.WithField("user", login.User).Warnf("login: no @group in allow counts: %s", login.NoGroups)
+	}
 	if err != nil || id == "" {
 		return api.Session{}, err
 	}

@@ -32,7 +32,23 @@ func Exempt(cfg config.PAM, login api.Login) bool {
 //   - the job that the login itself names,
 //   - the only one that also runs on the host that the login comes from, as if started by that job,
 //   - the one that began last, or a refusal.
+//
+// If the user would be refused and might be in a group of allow, since the groups are not known,
+// cfg.Unavailable decides.
 func Decide(cfg config.PAM, login api.Login, jobs []api.Job, client func() []string, host string) (string, error) {
+	id, err := decide(cfg, login, jobs, client, host)
+	if err == nil || login.NoGroups == "" || !slices.ContainsFunc(cfg.Allow, isGroup) {
+		return id, err
+	}
+	if cfg.Unavailable == config.PAMAllow {
+		return "", nil
+	}
+	return "", api.RefusedLogin("%v No @group in allow counts: %s", err, login.NoGroups)
+}
+
+func isGroup(name string) bool { return strings.HasPrefix(name, "@") }
+
+func decide(cfg config.PAM, login api.Login, jobs []api.Job, client func() []string, host string) (string, error) {
 	if Exempt(cfg, login) {
 		return "", nil
 	}

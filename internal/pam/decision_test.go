@@ -86,6 +86,33 @@ func TestTheUsersJobsDecideAboutALogin(t *testing.T) {
 	}
 }
 
+// A user whose groups are not known might be in one of allow. Without such a group nothing changes.
+func TestUnknownGroupsDecideAboutRefusalsOnly(t *testing.T) {
+	const cause = "groups of user alice: id: still running after 10s"
+	one := []api.Job{job("1.s", hostapi.PhaseRunning, 1)}
+	for _, tt := range []struct {
+		name, unavailable, allow string
+		jobs                     []api.Job
+		job, refused             string
+	}{
+		{"deny", "deny", "@admins", nil, "", "alice has no job on n2. Log in where a job of yours runs: " +
+			"qstat -n1 -u alice. No @group in allow counts: " + cause},
+		{"allow", "allow", "@admins", nil, "", ""},
+		{"allow, but no group is let in", "allow", "operator", nil, "", "qstat -n1 -u alice."},
+		{"a job", "deny", "@admins", one, "1.s", ""},
+		{"allow, a job", "allow", "@admins", one, "1.s", ""},
+		{"in allow by name", "deny", "alice", nil, "", ""},
+	} {
+		cfg := config.PAM{Restrict: true, Adopt: "newest", Allow: []string{tt.allow}, Unavailable: tt.unavailable}
+		login := api.Login{User: "alice", UID: alice, NoGroups: cause}
+		got, err := Decide(cfg, login, tt.jobs, func() []string { return nil }, "n2")
+		if got != tt.job || (err != nil) != (tt.refused != "") ||
+			err != nil && !strings.HasSuffix(err.Error(), tt.refused) {
+			t.Errorf("%s: job %q, %v", tt.name, got, err)
+		}
+	}
+}
+
 // A refusal is one line of a readable length, however many jobs there are.
 func TestRefusalNamesFewJobs(t *testing.T) {
 	var jobs []api.Job

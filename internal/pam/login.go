@@ -34,8 +34,8 @@ func Read(environ []byte) api.Login {
 	}
 }
 
-// Identify adds the user's id and groups to a login. It fails if the user is not known. Groups that
-// cannot be found out are left out.
+// Identify adds the user's id and groups to a login, or why the groups are not known. It fails if
+// the user is not known.
 func Identify(login *api.Login) error {
 	u, err := passwd.Lookup(login.User)
 	if err != nil {
@@ -49,7 +49,9 @@ func Identify(login *api.Login) error {
 	if login.UID == 0 {
 		return nil // whose login does not wait for a name service
 	}
-	login.Groups, _ = passwd.GroupNames(login.User)
+	if login.Groups, err = passwd.GroupNames(login.User); err != nil {
+		login.NoGroups = err.Error()
+	}
 	return nil
 }
 
