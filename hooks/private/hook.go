@@ -21,7 +21,6 @@ import (
 // TMPDIR, and files show whose leftovers are to be removed.
 type hook struct {
 	policy *policy
-	run    string // for files that do not outlive the boot; "" if the host is older than this program
 	tmp    tmpDirs
 	xdg    *runtimeDirs
 	spaces namespaces
@@ -49,7 +48,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	run := s.Host["run_dir"]
 	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
 	live, wait := newLiveJobs(), newPatience()
-	return &hook{policy: p, run: run, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
+	return &hook{policy: p, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
 		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
@@ -57,20 +56,9 @@ func newHook(s *hostapi.Setup) (any, error) {
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, wait, s.Log)}, nil
 }
 
-// placed fails if the host did not say where directories of jobs are.
-func (h *hook) placed() error {
-	if h.run == "" {
-		return hostapi.Errorf(hostapi.KindNode, "the daemon is older than hook private: restart it")
-	}
-	return nil
-}
-
 // ExecjobBegin mounts the job's TMPDIR and private directories, and its owner's XDG_RUNTIME_DIR. It
 // ends a removal of its owner's leftovers, since the job may use what earlier ones left.
 func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	if err := h.placed(); err != nil {
-		return nil, err
-	}
 	shm, err := h.sharedMemory(req.Job)
 	if err != nil {
 		return nil, err
@@ -193,9 +181,6 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 
 // ExechostStartup finds the jobs that live and removes what others left.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	if err := h.placed(); err != nil {
-		return nil, err
-	}
 	h.live.replace(req.JobList)
 	if h.policy.Private.Cleans() {
 		for id, job := range req.JobList {
