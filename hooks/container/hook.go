@@ -19,7 +19,8 @@ import (
 
 // hook handles the events. What it knows about a job is in the job's state.
 type hook struct {
-	policy  *policy
+	policy  config.Container
+	binds   []config.Bind
 	aux     string // the directory of hookhost's files for jobs
 	checker *checker
 	log     *logrus.Entry
@@ -27,20 +28,27 @@ type hook struct {
 
 // newHook creates the hook.
 func newHook(s *hostapi.Setup) (any, error) {
-	p, err := newPolicy(s.Config)
+	cfg, err := config.FromJSON(s.Config)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return &hook{policy: p, aux: s.Host["aux_dir"], checker: &checker{limit: checkLimit, pause: checkPause,
-		late: map[int]int{}},
-		log: s.Log}, nil
+	h := &hook{policy: cfg.Container, aux: s.Host["aux_dir"], log: s.Log,
+		checker: &checker{limit: checkLimit, pause: checkPause, late: map[int]int{}}}
+	for _, text := range h.policy.Binds {
+		b, err := config.ParseBind(text)
+		if err != nil {
+			return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
+		}
+		h.binds = append(h.binds, b)
+	}
+	return h, nil
 }
 
 // ExechostStartup reports the engine to PBS, so that jobs can request nodes that have it. On a node
 // without it the value is empty.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	engine := h.policy.Container.Engine
-	program, err := h.policy.Container.EngineProgram()
+	engine := h.policy.Engine
+	program, err := h.policy.EngineProgram()
 	if err == nil {
 		_, err = h.checker.check(ctx, hostapi.Owner{User: "root"}, program, "")
 	}
@@ -84,12 +92,12 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 		return nil, err
 	}
 	return &hostapi.Outcome{State: state, Notes: []string{fmt.Sprintf("image %s by %s", hostapi.Printable(text),
-		h.policy.Container.Engine)}}, nil
+		h.policy.Engine)}}, nil
 }
 
 // begin checks the image that a job names. Its errors name the image.
 func (h *hook) begin(ctx context.Context, req *hostapi.Request, text string) (*begun, error) {
-	c := h.policy.Container
+	c := h.policy
 	program, err := c.EngineProgram()
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "container engine %s: %w", c.Engine, err)
@@ -134,7 +142,7 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "image %.200q: %w", b.Image, err)
 	}
-	program, err := h.policy.Container.EngineProgram()
+	program, err := h.policy.EngineProgram()
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
@@ -143,12 +151,12 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	if env["USER"] == "" { // tasks of pbs_mom have none, and charliecloud needs it
 		env["USER"] = req.Job.Owner.User
 	}
-	binds, err := expand(append(h.policy.binds(), h.files(b, req.Job.ID, env)...), env)
+	binds, err := expand(slices.Concat(h.binds, h.files(b, req.Job.ID, env)), env)
 	if err != nil {
 		return nil, err
 	}
-	c, err := engines[h.policy.Container.Engine].command(&launch{image: i, program: req.Progname, args: req.Argv,
-		env: env, binds: binds, options: h.policy.Container.Options})
+	c, err := engines[h.policy.Engine].command(&launch{image: i, program: req.Progname, args: req.Argv,
+		env: env, binds: binds, options: h.policy.Options})
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "%w", err)
 	}

@@ -21,9 +21,7 @@ import (
 func newTestHook(t *testing.T, aux string) *hook {
 	t.Helper()
 	kernfstest.NeedRoot(t)
-	p, err := newPolicy(nil)
-	must.NoError(t, err)
-	p.Container.Engine, p.Container.Program, p.Container.Binds = config.Charliecloud, "/bin/sh", nil
+	p := config.Container{Engine: config.Charliecloud, Program: "/bin/sh"}
 	return &hook{policy: p, aux: aux, checker: &checker{limit: time.Minute, late: map[int]int{}},
 		log: logrus.NewEntry(logrus.New())}
 }
@@ -33,7 +31,7 @@ func TestEngineIsReportedToPBS(t *testing.T) {
 	req := &hostapi.Request{Event: hostapi.EventStartup, Node: "n",
 		VnodeList: map[string]*hostapi.Vnode{"n": {}, "n[0]": {}, "n[1]": {}, "site": {}}}
 	for program, want := range map[string]string{"/bin/sh": "charliecloud", "/bin/none": ""} {
-		h.policy.Container.Program = program
+		h.policy.Program = program
 		out, err := h.ExechostStartup(context.Background(), req)
 		must.NoError(t, err)
 		var names []string

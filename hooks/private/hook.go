@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
@@ -20,7 +21,7 @@ import (
 // hook handles the events. A restart of the program loses nothing: mounts show which jobs have a
 // TMPDIR, and files show whose leftovers are to be removed.
 type hook struct {
-	policy *policy
+	policy config.Private
 	tmp    tmpDirs
 	xdg    *runtimeDirs
 	spaces namespaces
@@ -33,7 +34,7 @@ type hook struct {
 
 // newHook creates the hook. With an empty [private] it only removes what it created before.
 func newHook(s *hostapi.Setup) (any, error) {
-	p, err := newPolicy(s.Config)
+	cfg, err := config.FromJSON(s.Config)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
@@ -41,17 +42,17 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
 	}
-	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount})
+	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	run := s.Host["run_dir"]
-	c := &cleaner{dirs: p.Private.CleanDirs, ipc: p.Private.CleanIPC, procfs: roots.Proc, log: s.Log}
+	p, run := cfg.Private, s.Host["run_dir"]
+	c := &cleaner{dirs: p.CleanDirs, ipc: p.CleanIPC, procfs: roots.Proc, log: s.Log}
 	live, wait := newLiveJobs(), newPatience()
 	return &hook{policy: p, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
-		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.Private.TMPSize},
+		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
-		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Private.Dirs, prefix: p.Cgroup.Prefix,
+		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Dirs, prefix: cfg.Cgroup.Prefix,
 			emptying: new(sync.Map), patience: wait, log: s.Log},
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, wait, s.Log)}, nil
 }
@@ -76,18 +77,18 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 // begin makes the job's directories. If it fails, some of them are left.
 func (h *hook) begin(ctx context.Context, job *hostapi.Job, shm pbs.Size) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
-	if h.policy.Private.Cleans() {
+	if h.policy.Cleans() {
 		if err := h.users.begin(ctx, job.Owner.UID); err != nil {
 			return nil, err
 		}
 	}
-	if h.policy.Private.TMP {
+	if h.policy.TMP {
 		if err := h.tmp.create(ctx, job.ID, job.Owner); err != nil {
 			return nil, fmt.Errorf("TMPDIR: %w", err)
 		}
 		out.AttachEnv = h.tmp.variables(job.ID)
 	}
-	if h.policy.Private.RuntimeDir {
+	if h.policy.RuntimeDir {
 		if err := h.xdg.create(ctx, job.Owner); err != nil {
 			return nil, fmt.Errorf("XDG_RUNTIME_DIR: %w", err)
 		}
@@ -159,7 +160,7 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	if err := h.removeDirs(ctx, req.Job.ID, uid); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: private directories: %w", req.Job.ID, err)
 	}
-	if lived && h.policy.Private.Cleans() {
+	if lived && h.policy.Cleans() {
 		h.users.end(ctx, uid)
 	}
 	if err := h.xdg.removeUnused(ctx); err != nil {
@@ -182,7 +183,7 @@ func (h *hook) ExecjobAbort(ctx context.Context, req *hostapi.Request) (*hostapi
 // ExechostStartup finds the jobs that live and removes what others left.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	h.live.replace(req.JobList)
-	if h.policy.Private.Cleans() {
+	if h.policy.Cleans() {
 		for id, job := range req.JobList {
 			if err := h.users.begin(ctx, job.Owner.UID); err != nil {
 				h.log.WithField("job", id).Warn(err)
@@ -206,7 +207,7 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 // tidy removes directories of jobs that are over, and begins to remove leftovers. What it cannot
 // remove affects no job, so that is only logged. It returns the variables of attached processes.
 func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
-	if h.policy.Private.Cleans() {
+	if h.policy.Cleans() {
 		if err := h.users.cleanAll(); err != nil {
 			h.log.Warn(err)
 		}

@@ -24,7 +24,7 @@ func (h *hook) sharedMemory(job *hostapi.Job) (pbs.Size, error) {
 	if size == 0 { // PBS writes 0 for a size that was not requested
 		return 0, nil
 	}
-	if !h.policy.Private.HasSharedMemory() {
+	if !h.policy.HasSharedMemory() {
 		return 0, hostapi.Errorf(hostapi.KindJob, "job %s: %s=%s: dirs in [private] of this host has no tmpfs on %s",
 			job.ID, resource, pbs.Shown(text), config.SharedMemory)
 	}
