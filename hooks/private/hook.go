@@ -48,7 +48,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	}
 	p, run := cfg.Private, s.Host["run_dir"]
 	c := &cleaner{dirs: p.CleanDirs, ipc: p.CleanIPC, procfs: roots.Proc, log: s.Log}
-	live, wait := newLiveJobs(), newPatience()
+	live, wait := newLiveJobs(), &patience{}
 	return &hook{policy: p, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
 		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),

@@ -6,42 +6,34 @@ import (
 	"time"
 )
 
-// cleanTime bounds how long an event waits for a removal, which usually takes milliseconds. A user
-// who lists a directory can hold its lock (see kernfs.Unlisted), and the removal then takes longer.
+// cleanTime bounds how long an event waits for a removal of files, which usually takes
+// milliseconds. The removal then continues in the background.
 var cleanTime = 2 * time.Second
 
-// lateTime is how long events wait less for a user's removals after one has taken longer than that.
+// lateTime is how long further events of a user hardly wait after one has waited for cleanTime.
 const lateTime = time.Minute
 
-// patience is how long events wait for removals. pbs_mom waits for each event. So a user with many
-// jobs, who holds up each removal, must not make it wait cleanTime for each of them.
+// patience is how long events wait for removals of users' files. pbs_mom waits for each event, and
+// a user can hold up a removal for any time: whoever lists a directory can hold its lock (see
+// kernfs.Unlisted). A user with many jobs must not make each of them wait for cleanTime.
 type patience struct {
-	mu   sync.Mutex
-	late map[int]time.Time // by uid: when a removal took too long
+	late sync.Map // uids of the users whose removals hold up events
 }
-
-func newPatience() *patience { return &patience{late: map[int]time.Time{}} }
 
 // wait waits until a removal of the user's files is done.
 func (p *patience) wait(ctx context.Context, uid int, done <-chan struct{}) {
-	limit := time.NewTimer(p.limit(uid))
-	defer limit.Stop()
+	limit := cleanTime
+	_, late := p.late.Load(uid)
+	if late {
+		limit /= 20
+	}
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-limit.C:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.late[uid] = time.Now()
+	case <-time.After(limit):
+		if !late {
+			p.late.Store(uid, true)
+			time.AfterFunc(lateTime, func() { p.late.Delete(uid) })
+		}
 	}
-}
-
-func (p *patience) limit(uid int) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at, late := p.late[uid]; !late || time.Since(at) > lateTime {
-		delete(p.late, uid)
-		return cleanTime
-	}
-	return cleanTime / 20
 }

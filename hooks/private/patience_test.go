@@ -2,27 +2,27 @@ package main
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A user who holds up removals makes one event wait, and others hardly. Other users' are waited
-// for.
+// A user who holds up removals makes one event a minute wait, and others hardly. Other users' are
+// waited for.
 func TestHeldRemovalsDelayOneEvent(t *testing.T) {
-	usual := cleanTime
-	cleanTime = time.Second
-	defer func() { cleanTime = usual }()
-	p, never := newPatience(), make(chan struct{})
-	took := func(uid int) time.Duration {
-		began := time.Now()
-		p.wait(t.Context(), uid, never)
-		return time.Since(began)
-	}
-	first, later, other := took(7), took(7)+took(7)+took(7), took(8)
-	if first < cleanTime || later > cleanTime || other < cleanTime {
-		t.Errorf("events of a user waited %v, then %v; those of another %v", first, later, other)
-	}
-	p.late[7] = time.Now().Add(-2 * lateTime)
-	if again := took(7); again < cleanTime {
-		t.Errorf("later on they waited %v", again)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, never := &patience{}, make(chan struct{})
+		wait := func(uid int, want time.Duration) {
+			t.Helper()
+			began := time.Now()
+			p.wait(t.Context(), uid, never)
+			must.Equal(t, "the event waits", want, time.Since(began))
+		}
+		wait(7, cleanTime)
+		wait(7, cleanTime/20)
+		wait(8, cleanTime)
+		time.Sleep(lateTime)
+		wait(7, cleanTime)
+	})
 }

@@ -105,7 +105,7 @@ func TestBeginEndsARemoval(t *testing.T) {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, newPatience(), logrus.NewEntry(log))
+	}, &patience{}, logrus.NewEntry(log))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // no event waits
 	must.NoError(t, u.begin(ctx, 1000))
