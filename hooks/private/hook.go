@@ -68,7 +68,7 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	out, err := h.begin(ctx, req.Job, shm)
 	if err != nil {
 		h.live.remove(req.Job.ID)
-		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID, req.Job.Owner.UID), h.xdg.removeUnused(ctx))
+		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID), h.xdg.removeUnused(ctx))
 		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
 	}
 	return out, nil
@@ -154,10 +154,7 @@ func both(a, b map[string]string) map[string]string {
 // XDG_RUNTIME_DIR if it was their last job here. Hook cgroup has already ended the job's processes.
 func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	uid, lived := h.live.remove(req.Job.ID)
-	if !lived {
-		uid = req.Job.Owner.UID
-	}
-	if err := h.removeDirs(ctx, req.Job.ID, uid); err != nil {
+	if err := h.removeDirs(ctx, req.Job.ID); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "end job %s: private directories: %w", req.Job.ID, err)
 	}
 	if lived && h.policy.Cleans() {
@@ -169,10 +166,10 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 	return &hostapi.Outcome{}, nil
 }
 
-// removeDirs removes the directories of a user's job. The namespace goes first, because it has the
-// TMPDIR, too. Idempotent.
-func (h *hook) removeDirs(ctx context.Context, id string, uid int) error {
-	return errors.Join(h.spaces.remove(ctx, id, uid), h.tmp.remove(ctx, id))
+// removeDirs removes the directories of a job. The namespace goes first, because it has the TMPDIR,
+// too. Idempotent.
+func (h *hook) removeDirs(ctx context.Context, id string) error {
+	return errors.Join(h.spaces.remove(ctx, id), h.tmp.remove(ctx, id))
 }
 
 // ExecjobAbort undoes begin.
@@ -229,7 +226,7 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	errs = append(errs, err)
 	for _, id := range slices.Concat(private, tmp) {
 		if _, listed := req.JobList[id]; !listed && !h.lives(id) {
-			errs = append(errs, h.removeDirs(ctx, id, nobodyKnown))
+			errs = append(errs, h.removeDirs(ctx, id))
 		}
 	}
 	h.spaces.emptyAll()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,7 +25,7 @@ import (
 type namespaces struct {
 	pins   string // a directory of root's
 	dirs   []config.PrivateDir
-	prefix string // of the directories below a base
+	prefix string // names the directory below a base: see disk.go
 
 	emptying *sync.Map // uids of the users whose files on disk are being removed
 	patience *patience
@@ -35,23 +34,10 @@ type namespaces struct {
 
 func (n namespaces) pin(id string) string { return filepath.Join(n.pins, id) }
 
-// jobDirs is the directory below a base with the private directories of all jobs.
-func (n namespaces) jobDirs(base string) string { return filepath.Join(base, n.prefix) }
-
-// bases returns where private directories are on disk.
-func (n namespaces) bases() (all []string) {
-	for _, d := range n.dirs {
-		if d.Base != "" && !slices.Contains(all, d.Base) {
-			all = append(all, d.Base)
-		}
-	}
-	return all
-}
-
 // create makes and pins the job's namespace. A shm of more than 0 is the size of its /dev/shm. What
 // an earlier run of the job left is removed. If create fails, it leaves nothing.
 func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) error {
-	if err := n.remove(ctx, job.ID, job.Owner.UID); err != nil {
+	if err := n.remove(ctx, job.ID); err != nil {
 		return err
 	}
 	if len(n.dirs) == 0 {
@@ -62,7 +48,7 @@ func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) 
 		err = n.make(job, shm)
 	}
 	if err != nil {
-		return errors.Join(err, n.remove(ctx, job.ID, job.Owner.UID))
+		return errors.Join(err, n.remove(ctx, job.ID))
 	}
 	return nil
 }
@@ -72,8 +58,8 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 	for _, d := range n.dirs {
 		m := mountns.Directory{Path: d.Path, Size: int64(d.Size), Options: d.Options}
 		if d.Base != "" {
-			m.From = filepath.Join(n.jobDirs(d.Base), job.ID, d.Path)
-			if err := n.makeDir(d.Base, m.From); err != nil {
+			var err error
+			if m.From, err = n.makeDir(d, job); err != nil {
 				return err
 			}
 		} else if d.Path == config.SharedMemory && shm > 0 {
@@ -89,25 +75,6 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 		}
 		return nil
 	})
-}
-
-// makeDir makes the directory dir below a base, which exists. Outside of the namespace only root
-// can reach it.
-//
-// It looks like /tmp, because set-user-id programs of the job rely on that. In a directory of the
-// owner's, the owner could exchange their files, and links would be followed
-// (fs.protected_symlinks).
-func (n namespaces) makeDir(base, dir string) error {
-	if err := disk.CheckDir(base); err != nil { // a disk that is not mounted has none
-		return fmt.Errorf("base %s: %w", base, err)
-	}
-	if err := disk.MakeDir(n.jobDirs(base), 0o700); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return os.Chmod(dir, os.ModeSticky|0o777)
 }
 
 // join moves the process pid, which becomes a program of the job, into the job's namespace. A job
@@ -130,10 +97,10 @@ func (n namespaces) hides(dir string) string {
 	return ""
 }
 
-// remove removes the namespace and private directories of a user's job. A process that is in the
+// remove removes the namespace and private directories of a job. A process that is in the
 // namespace all the same, or has it open, loses the directories. Files on disk go in the
 // background. Idempotent.
-func (n namespaces) remove(ctx context.Context, id string, uid int) error {
+func (n namespaces) remove(ctx context.Context, id string) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
 	}
@@ -149,23 +116,15 @@ func (n namespaces) remove(ctx context.Context, id string, uid int) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, mountns.Unpin(n.pin(id)))
-	discarded := false
-	for _, base := range n.bases() {
-		found, err := n.discard(base, id, uid)
-		discarded, errs = discarded || found, append(errs, err)
-	}
-	if discarded {
-		n.patience.wait(ctx, uid, n.empty(uid))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.removeFiles(ctx, id))...)
 }
 
 // list returns the jobs that have a namespace or a private directory.
 func (n namespaces) list() ([]string, error) {
 	ids, err := jobsIn(n.pins)
 	errs := []error{err}
-	for _, base := range n.bases() {
-		more, err := jobsIn(n.jobDirs(base))
+	for _, dir := range n.jobDirs() {
+		more, err := jobsIn(dir)
 		ids, errs = append(ids, more...), append(errs, err)
 	}
 	slices.Sort(ids)

@@ -325,7 +325,7 @@ func TestHeldDirectoryHoldsUpNoOtherUser(t *testing.T) {
 	n.call(hostapi.EventEnd, held)
 	cleanTime = usual
 	n.call(hostapi.EventEnd, other)
-	if left := n.left(); len(left) != 1 || !strings.HasPrefix(left[0], fmt.Sprintf("over.%d.", held.Owner.UID)) {
+	if left := n.left(); len(left) != 1 || !strings.HasPrefix(left[0], overPrefix) {
 		t.Errorf("left: %v; want the directory that is held", left)
 	}
 	n.start(n.dirsSettings(true)) // a new start of the hook knows whose it is
@@ -396,7 +396,7 @@ func TestDirectoriesOnSeveralDisksGo(t *testing.T) {
 	bases := []string{filepath.Join(n.dir, "disk1"), filepath.Join(n.dir, "disk2")}
 	n.start(fmt.Sprintf(`"dirs":[{"path":"SHARED","base":%q},{"path":"/dev/shm","base":%q}]`, bases[0], bases[1]))
 	for _, base := range bases {
-		must.NoError(t, os.MkdirAll(filepath.Join(base, testPrefix(), overName+"X", "d"), 0o700))
+		must.NoError(t, os.MkdirAll(filepath.Join(base, testPrefix(), overPrefix+"X", "d"), 0o700))
 	}
 	n.hostCall(hostapi.EventPeriodic)
 	for _, base := range bases {

@@ -13,9 +13,9 @@ var cleanTime = 2 * time.Second
 // lateTime is how long further events of a user hardly wait after one has waited for cleanTime.
 const lateTime = time.Minute
 
-// patience is how long events wait for removals of users' files. pbs_mom waits for each event, and
-// a user can hold up a removal for any time: whoever lists a directory can hold its lock (see
-// kernfs.Unlisted). A user with many jobs must not make each of them wait for cleanTime.
+// patience is how long events wait for removals of users' files. A user can hold up a removal for
+// any time: whoever lists a directory can hold its lock (see kernfs.Unlisted). pbs_mom waits for
+// each event, so a user with many jobs must not make each of them wait for cleanTime.
 type patience struct {
 	late sync.Map // uids of the users whose removals hold up events
 }
