@@ -41,9 +41,7 @@ const checkPause = time.Minute
 // checker checks images.
 type checker struct {
 	limit, pause time.Duration
-
-	mu   sync.Mutex
-	late map[int]int // checks that took too long, and have not ended or whose pause lasts, by uid
+	late         sync.Map // uids of owners with a check that hangs, or whose pause lasts
 }
 
 // The answers of a check are exit statuses. After the last three, the line on standard error is the
@@ -67,10 +65,7 @@ func (e errImage) Error() string { return string(e) }
 // KindBusy. While a check of the same owner hangs in the kernel, and for a pause after that, it
 // fails at once.
 func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path string) (directory bool, err error) {
-	c.mu.Lock()
-	hangs := c.late[owner.UID] > 0
-	c.mu.Unlock()
-	if hangs {
+	if _, late := c.late.Load(owner.UID); late {
 		return false, hostapi.Errorf(hostapi.KindBusy, "an earlier check of an image of %s got no answer", owner.User)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
@@ -90,11 +85,11 @@ func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path 
 	case err = <-ended:
 	case <-ctx.Done():
 		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		c.count(owner.UID, 1)
+		c.late.Store(owner.UID, true)
 		go func() {
 			<-ended
 			time.Sleep(c.pause)
-			c.count(owner.UID, -1)
+			c.late.Delete(owner.UID)
 		}()
 		return false, hostapi.Errorf(hostapi.KindBusy, "no answer in %v from its file system or the name services",
 			c.limit)
@@ -111,14 +106,6 @@ func (c *checker) check(ctx context.Context, owner hostapi.Owner, program, path 
 		return false, hostapi.Errorf(hostapi.KindBusy, "%s", why)
 	}
 	return false, hostapi.Errorf(hostapi.KindNode, "check it as %s: %w: %s", owner.User, err, why)
-}
-
-func (c *checker) count(uid, n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.late[uid] += n; c.late[uid] == 0 {
-		delete(c.late, uid)
-	}
 }
 
 // checkAsOwner is the other process: it becomes the owner and opens the image. It returns the exit

@@ -33,7 +33,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
 	h := &hook{policy: cfg.Container, aux: s.Host["aux_dir"], log: s.Log,
-		checker: &checker{limit: checkLimit, pause: checkPause, late: map[int]int{}}}
+		checker: &checker{limit: checkLimit, pause: checkPause}}
 	for _, text := range h.policy.Binds {
 		b, err := config.ParseBind(text)
 		if err != nil {

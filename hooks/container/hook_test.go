@@ -22,7 +22,7 @@ func newTestHook(t *testing.T, aux string) *hook {
 	t.Helper()
 	kernfstest.NeedRoot(t)
 	p := config.Container{Engine: config.Charliecloud, Program: "/bin/sh"}
-	return &hook{policy: p, aux: aux, checker: &checker{limit: time.Minute, late: map[int]int{}},
+	return &hook{policy: p, aux: aux, checker: &checker{limit: time.Minute},
 		log: logrus.NewEntry(logrus.New())}
 }
 
