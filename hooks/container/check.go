@@ -149,21 +149,13 @@ func checkAsOwner(args []string, stderr io.Writer) int {
 // becomeOwner gives the process the user's ids and all of the user's groups, as MoM's initgroups(3)
 // does.
 func becomeOwner(name, uid, gid string) error {
-	c := &syscall.Credential{}
 	groups, err := passwd.Groups(name)
 	if err != nil {
 		return err
 	}
-	c.Groups = groups
-	for _, id := range []struct {
-		text string
-		to   *uint32
-	}{{uid, &c.Uid}, {gid, &c.Gid}} {
-		n, err := strconv.ParseUint(id.text, 10, 32)
-		if err != nil {
-			return fmt.Errorf("id of user %s: %w", name, err)
-		}
-		*id.to = uint32(n)
+	c := &syscall.Credential{Groups: groups}
+	if _, err := fmt.Sscan(uid+" "+gid, &c.Uid, &c.Gid); err != nil {
+		return fmt.Errorf("ids of user %s: %w", name, err)
 	}
 	if err := proc.BecomeUser(c); err != nil {
 		return err
