@@ -29,34 +29,21 @@ var ErrServices = errors.New("name services do not answer")
 // user who is not in /etc/passwd costs a process: getent(1).
 func Lookup(name string) (*user.User, error) {
 	u, err := user.Lookup(name)
-	if !errors.As(err, new(user.UnknownUserError)) {
-		return u, err
+	if errors.As(err, new(user.UnknownUserError)) {
+		return getentUser(name, byName, err)
 	}
-	found, gerr := getentUser(name)
-	if gerr != nil {
-		return nil, gerr
-	}
-	if found == nil || isNumberOf(found.Username, name) {
-		return nil, err
-	}
-	return found, nil
+	return u, err
 }
 
 // LookupID returns the user of a uid, as Lookup. Without one, the error is a
 // user.UnknownUserIdError.
 func LookupID(uid int) (*user.User, error) {
-	u, err := user.LookupId(strconv.Itoa(uid))
-	if !errors.As(err, new(user.UnknownUserIdError)) {
-		return u, err
+	id := strconv.Itoa(uid)
+	u, err := user.LookupId(id)
+	if errors.As(err, new(user.UnknownUserIdError)) {
+		return getentUser(id, byNumber, err)
 	}
-	found, gerr := getentUser(strconv.Itoa(uid))
-	if gerr != nil {
-		return nil, gerr
-	}
-	if found == nil {
-		return nil, err
-	}
-	return found, nil
+	return u, err
 }
 
 // LookupGroup returns the group of that name, as Lookup. Without one, the error is a
@@ -67,11 +54,8 @@ func LookupGroup(name string) (*user.Group, error) {
 		return g, err
 	}
 	// name:password:gid:members, group(5)
-	f, gerr := getent("group", name, 4)
-	if gerr != nil {
-		return nil, gerr
-	}
-	if f == nil || isNumberOf(f[0], name) {
+	f, err := getent("group", name, byName, 4, err)
+	if err != nil {
 		return nil, err
 	}
 	return &user.Group{Name: f[0], Gid: f[2]}, nil
@@ -107,31 +91,29 @@ func GroupNames(name string) ([]string, error) {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
 }
 
-// isNumberOf reports whether getent took key, which is meant as a name, for the number of what it
-// found.
-func isNumberOf(found, key string) bool {
-	_, err := strconv.Atoi(key)
-	return err == nil && found != key
-}
+// How a key is meant. getent takes digits for a number in any case.
+const (
+	byName = iota
+	byNumber
+)
 
-// getentUser returns the user whose name or uid is key, or nil.
-func getentUser(key string) (*user.User, error) {
+// getentUser returns a user. If there is none, the error is unknown.
+func getentUser(key string, by int, unknown error) (*user.User, error) {
 	// name:password:uid:gid:comment:home:shell, passwd(5)
-	f, err := getent("passwd", key, 7)
-	if f == nil {
+	f, err := getent("passwd", key, by, 7, unknown)
+	if err != nil {
 		return nil, err
 	}
 	comment, _, _ := strings.Cut(f[4], ",")
 	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: comment, HomeDir: f[5]}, nil
 }
 
-// getent returns the fields of the entry of a database whose name or number is key, or nil if there
-// is none.
-func getent(database, key string, fields int) ([]string, error) {
+// getent returns the fields of an entry of a database. If there is none, the error is unknown.
+func getent(database, key string, by, fields int, unknown error) ([]string, error) {
 	out, err := ask("getent", database, "--", key)
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.ExitCode() == notFound {
-		return nil, nil
+		return nil, unknown
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up %s in %s: %w: %w", key, database, ErrServices, err)
@@ -140,6 +122,9 @@ func getent(database, key string, fields int) ([]string, error) {
 	f := strings.Split(line, ":")
 	if len(f) != fields {
 		return nil, fmt.Errorf("look up %s: getent %s: %q does not have %d fields", key, database, line, fields)
+	}
+	if _, err := strconv.Atoi(key); err == nil && by == byName && f[0] != key {
+		return nil, unknown
 	}
 	return f, nil
 }
