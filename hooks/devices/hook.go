@@ -66,12 +66,8 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
 	}
-	h, err := open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Host["state_dir"],
+	return open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Host["state_dir"],
 		p.options(s.Host["nvml"]), devrule.Nodes("/dev"), s.Log)
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
 }
 
 // open creates the hook of a node. It changes nothing on the node and does not scan for devices,

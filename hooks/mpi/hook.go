@@ -44,11 +44,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 // openKernel opens the kernel's files, for strays and ranks. remsh is the path of hookhost-remsh,
 // even if launchers are not told to use it.
 func (h *hook) openKernel(remsh string) error {
-	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		return err
-	}
-	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: h.policy.Cgroup.Prefix, Mount: h.policy.Cgroup.Mount})
+	roots, tree, err := cgroup.Open(cgroup.Options{Prefix: h.policy.Cgroup.Prefix, Mount: h.policy.Cgroup.Mount})
 	if err != nil {
 		return err
 	}

@@ -38,11 +38,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
-	}
-	tree, err := cgroup.Detect(roots, cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
+	roots, tree, err := cgroup.Open(cgroup.Options{Prefix: cfg.Cgroup.Prefix, Mount: cfg.Cgroup.Mount})
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}

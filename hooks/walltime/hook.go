@@ -28,20 +28,11 @@ func newHook(s *hostapi.Setup) (any, error) {
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		return nil, hostapi.Errorf(hostapi.KindNode, "open kernel files: %w", err)
-	}
-	return open(p, roots, cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount}, s.Log)
-}
-
-// open creates the hook of a node. It changes nothing on the node.
-func open(p *policy, roots kernfs.Roots, opt cgroup.Options, log *logrus.Entry) (*hook, error) {
-	tree, err := cgroup.Detect(roots, opt)
+	roots, tree, err := cgroup.Open(cgroup.Options{Prefix: p.Cgroup.Prefix, Mount: p.Cgroup.Mount})
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "%w", err)
 	}
-	return &hook{policy: p, log: log, roots: roots, tree: tree, started: time.Now()}, nil
+	return &hook{policy: p, log: s.Log, roots: roots, tree: tree, started: time.Now()}, nil
 }
 
 // cpusFor returns how many cpus a job with a limit of cput can run on, or 1 for any other job. j is

@@ -19,7 +19,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -47,15 +46,14 @@ func newNode(t testing.TB, mode cgroup.Mode, edit func(*config.Walltime)) *node 
 	case cgroup.ModeV2:
 		kernfstest.NeedV2(t)
 	}
-	roots, err := kernfs.OpenRoots()
-	must.NoError(t, err)
 	log := logrus.New()
 	log.SetOutput(t.Output())
 	opt := cgroup.Options{Prefix: fmt.Sprintf("%s_%d", testPrefix(), prefixes.Add(1)), Mode: mode}
 	p := testPolicy(edit)
 	p.Cgroup.Prefix = opt.Prefix
-	h, err := open(p, roots, opt, logrus.NewEntry(log))
+	roots, tree, err := cgroup.Open(opt)
 	must.NoError(t, err)
+	h := &hook{policy: p, log: logrus.NewEntry(log), roots: roots, tree: tree, started: time.Now()}
 	t.Cleanup(func() { kernfstest.RemoveUnit(t, opt.Prefix) })
 	must.NoError(t, h.tree.Prepare())
 	return &node{hook: h, t: t, jobs: map[string]*hostapi.Job{}, due: map[string]time.Duration{}}

@@ -12,6 +12,16 @@ import (
 
 const defaultPrefix = "pbs_jobs"
 
+// Open is Detect for this machine, whose kernel files it returns.
+func Open(opt Options) (kernfs.Roots, *Tree, error) {
+	roots, err := kernfs.OpenRoots()
+	if err != nil {
+		return roots, nil, fmt.Errorf("open kernel files: %w", err)
+	}
+	t, err := Detect(roots, opt)
+	return roots, t, err
+}
+
 // Detect finds the node's cgroup hierarchies in the mount table of the calling process and
 // determines which are v1 and v2. It creates nothing. It fails if no suitable cgroup file system is
 // mounted.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
-	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/systemd"
 )
 
@@ -20,10 +19,6 @@ type cgroups struct {
 // detect opens the cgroup tree in the same way as the cgroup hook (hooks/cgroup/parent.go), which
 // prepares it.
 func detect(cfg *config.File) (*cgroup.Tree, error) {
-	roots, err := kernfs.OpenRoots()
-	if err != nil {
-		return nil, err
-	}
 	s := systemd.New(systemd.Run, time.Duration(cfg.Cgroup.SystemdWait))
 	delegated, err := s.Wanted(cfg.Cgroup.Systemd)
 	if err != nil {
@@ -36,7 +31,8 @@ func detect(cfg *config.File) (*cgroup.Tree, error) {
 	if !s.Running() {
 		opt.EnableIfThere = cfg.Controllers()
 	}
-	return cgroup.Detect(roots, opt)
+	_, tree, err := cgroup.Open(opt)
+	return tree, err
 }
 
 // RemoveJob removes a job's cgroup if the cgroup hook is not there to do so, or refuses to.
