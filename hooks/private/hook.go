@@ -22,7 +22,7 @@ import (
 // TMPDIR, and files show whose leftovers are to be removed.
 type hook struct {
 	policy config.Private
-	tmp    tmpDirs
+	tmp    tmpfsDirs
 	xdg    *runtimeDirs
 	spaces namespaces
 	users  *users
@@ -46,7 +46,7 @@ func newHook(s *hostapi.Setup) (any, error) {
 	c := &cleaner{dirs: p.CleanDirs, ipc: p.CleanIPC, procfs: roots.Proc, log: s.Log}
 	live, wait := newLiveJobs(), &patience{}
 	return &hook{policy: p, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
-		tmp: tmpDirs{base: filepath.Join(run, "tmp"), size: p.TMPSize},
+		tmp: tmpfsDirs{base: filepath.Join(run, "tmp"), size: p.TMPSize},
 		xdg: newRuntimeDirs(run, live, tree),
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Dirs, prefix: cfg.Cgroup.Prefix,
 			emptying: new(sync.Map), patience: wait, log: s.Log},
@@ -82,7 +82,7 @@ func (h *hook) begin(ctx context.Context, job *hostapi.Job, shm pbs.Size) (*host
 		if err := h.tmp.create(ctx, job.ID, job.Owner); err != nil {
 			return nil, fmt.Errorf("TMPDIR: %w", err)
 		}
-		out.AttachEnv = h.tmp.variables(job.ID)
+		out.AttachEnv = map[string]string{"TMPDIR": h.tmp.path(job.ID)}
 	}
 	if h.policy.RuntimeDir {
 		if err := h.xdg.create(ctx, job.Owner); err != nil {
@@ -111,7 +111,7 @@ func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.
 		return nil, hostapi.Errorf(hostapi.KindNode, "TMPDIR of job %s: %w", req.Job.ID, err)
 	}
 	if there {
-		out.SetEnv = h.tmp.variables(req.Job.ID)
+		out.SetEnv = map[string]string{"TMPDIR": h.tmp.path(req.Job.ID)}
 	} else if dir := h.spaces.hides(req.Env["TMPDIR"]); private && dir != "" {
 		out.SetEnv = map[string]string{"TMPDIR": dir}
 	}
@@ -207,12 +207,12 @@ func (h *hook) tidy(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome
 	}
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	errs := []error{h.xdg.removeUnused(ctx)}
-	tmp, err := h.tmp.list()
+	tmp, err := jobsIn(h.tmp.base)
 	errs = append(errs, err)
 	for id, job := range req.JobList {
 		env := h.xdg.variables(job.Owner)
 		if slices.Contains(tmp, id) {
-			env = both(env, h.tmp.variables(id))
+			env = both(env, map[string]string{"TMPDIR": h.tmp.path(id)})
 		}
 		if env != nil {
 			out.Jobs[id] = &hostapi.JobUpdate{AttachEnv: env}

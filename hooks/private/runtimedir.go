@@ -22,7 +22,7 @@ import (
 // They are not those of systemd-logind (/run/user/UID). With those come the user's systemd and its
 // bus, and what that starts is outside of all jobs.
 type runtimeDirs struct {
-	dirs tmpDirs
+	dirs tmpfsDirs
 	live *liveJobs
 	tree *cgroup.Tree
 
@@ -35,7 +35,7 @@ type runtimeDirs struct {
 const runtimeSize = 256 << 20
 
 func newRuntimeDirs(run string, live *liveJobs, tree *cgroup.Tree) *runtimeDirs {
-	return &runtimeDirs{dirs: tmpDirs{base: filepath.Join(run, "runtime"), size: runtimeSize}, live: live, tree: tree}
+	return &runtimeDirs{dirs: tmpfsDirs{base: filepath.Join(run, "runtime"), size: runtimeSize}, live: live, tree: tree}
 }
 
 // create mounts the user's directory unless there is one.
@@ -48,7 +48,7 @@ func (r *runtimeDirs) create(ctx context.Context, owner hostapi.Owner) error {
 	return r.dirs.create(ctx, strconv.Itoa(owner.UID), owner)
 }
 
-// check is tmpDirs.check of the user's directory.
+// check is tmpfsDirs.check of the user's directory.
 func (r *runtimeDirs) check(owner hostapi.Owner, procfs *kernfs.FS, pid int) (there bool, err error) {
 	return r.dirs.check(strconv.Itoa(owner.UID), procfs, pid)
 }
@@ -71,7 +71,7 @@ func (r *runtimeDirs) removeUnused(ctx context.Context) error {
 func (r *runtimeDirs) detachUnused() (held []int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names, err := r.dirs.list()
+	names, err := jobsIn(r.dirs.base)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}

@@ -18,13 +18,14 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// tmpDirs are the TMPDIRs of jobs: a tmpfs for each, named by the job's id.
+// tmpfsDirs are directories with a tmpfs, which one user can enter. They are the TMPDIRs of jobs,
+// named by the job's id, or the XDG_RUNTIME_DIRs of users, named by the uid.
 //
-// They are not mounted on pbs_mom's own directories (openpbs src/resmom/start_exec.c, mktmpdir).
+// TMPDIRs are not mounted on pbs_mom's own directories (openpbs src/resmom/start_exec.c, mktmpdir).
 // Anybody may list the directory of these, and whoever lists it can hold its lock (see
 // kernfs.Unlisted), so that no job would begin. pbs_mom also renames its directory at the end, and
 // a mount point has no other name.
-type tmpDirs struct {
+type tmpfsDirs struct {
 	base string   // a directory of root's that nobody else can list
 	size pbs.Size // of each; 0 means half of the node's memory
 }
@@ -33,27 +34,22 @@ type tmpDirs struct {
 // second.
 const freeTime = 10 * time.Second
 
-func (d tmpDirs) path(id string) string { return filepath.Join(d.base, id) }
+func (d tmpfsDirs) path(name string) string { return filepath.Join(d.base, name) }
 
-// variables returns the environment that names the job's TMPDIR.
-func (d tmpDirs) variables(id string) map[string]string {
-	return map[string]string{"TMPDIR": d.path(id)}
-}
-
-// create mounts a TMPDIR that only its owner can use. What an earlier run of the job left is
+// create mounts a directory that only its owner can use. What an earlier run of the job left is
 // removed, so create is idempotent before the job's first program. If create fails, it leaves
 // nothing.
-func (d tmpDirs) create(ctx context.Context, id string, owner hostapi.Owner) error {
+func (d tmpfsDirs) create(ctx context.Context, name string, owner hostapi.Owner) error {
 	if owner.UID < 0 || owner.GID < 0 {
 		return errors.New("the event does not name its owner's ids")
 	}
-	if err := d.remove(ctx, id); err != nil {
+	if err := d.remove(ctx, name); err != nil {
 		return err
 	}
 	if err := disk.MakeDir(d.base, kernfs.Unlisted); err != nil {
 		return err
 	}
-	path := d.path(id)
+	path := d.path(name)
 	if err := os.Mkdir(path, 0o700); err != nil { // root's: useless without the mount
 		return err
 	}
@@ -67,10 +63,10 @@ func (d tmpDirs) create(ctx context.Context, id string, owner hostapi.Owner) err
 	return nil
 }
 
-// check reports whether the job has a TMPDIR. It fails if the TMPDIR is not mounted any more, or if
+// check reports whether the directory exists. It fails if nothing is mounted there any more, or if
 // the process pid does not see it, as in another mount namespace. A pid of 0 is not checked.
-func (d tmpDirs) check(id string, procfs *kernfs.FS, pid int) (there bool, err error) {
-	path := d.path(id)
+func (d tmpfsDirs) check(name string, procfs *kernfs.FS, pid int) (there bool, err error) {
+	path := d.path(name)
 	own, err := device(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -107,21 +103,21 @@ func device(path string) (uint64, error) {
 	return unix.Mkdev(st.Dev_major, st.Dev_minor), nil
 }
 
-// remove detaches the job's TMPDIR, with all that its owner has mounted on or below it, and removes
-// its directory. It waits for the memory to be freed, up to freeTime. Idempotent.
-func (d tmpDirs) remove(ctx context.Context, id string) error {
-	held, err := d.detach(id)
+// remove detaches the tmpfs, with all that its owner has mounted on or below it, and removes the
+// directory. It waits for the memory to be freed, up to freeTime. Idempotent.
+func (d tmpfsDirs) remove(ctx context.Context, name string) error {
+	held, err := d.detach(name)
 	free(ctx, held)
 	return err
 }
 
 // detach is remove without the wait. The last of the descriptors that it returns frees the memory,
 // even if detach fails.
-func (d tmpDirs) detach(id string) (held []int, err error) {
-	if err := hostapi.CheckJobID(id); err != nil {
+func (d tmpfsDirs) detach(name string) (held []int, err error) {
+	if err := hostapi.CheckJobID(name); err != nil {
 		return nil, err
 	}
-	path := d.path(id)
+	path := d.path(name)
 	for {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == nil {
@@ -160,9 +156,6 @@ func free(ctx context.Context, held []int) {
 	case <-ctx.Done():
 	}
 }
-
-// list returns the jobs that have a directory.
-func (d tmpDirs) list() ([]string, error) { return jobsIn(d.base) }
 
 // jobsIn returns the jobs after which files of a directory are named. A missing one has none.
 func jobsIn(dir string) ([]string, error) {
