@@ -133,7 +133,7 @@ func (j *Job) MakeSubgroup(name string, mark []byte) error {
 		return fmt.Errorf("subgroup %s of job %s: neither memory nor cpu time is counted by cgroup: %w", name, j.id,
 			ErrUnsupported)
 	}
-	if name == "" || name == "." || name == ".." || !grouped(name) || strings.ContainsAny(name, "/\n\x00") {
+	if name == "" || name == "." || name == ".." || !isSubgroup(name) || strings.ContainsAny(name, "/\n\x00") {
 		return fmt.Errorf("subgroup %q of job %s: not a plain name", name, j.id)
 	}
 	var made []directory
@@ -202,7 +202,7 @@ func (j *Job) SubgroupOf(pid int) (name string, ok bool, err error) {
 func (j *Job) below(h *hierarchy, at map[*hierarchy]string) (name string, ok bool) {
 	rest, found := strings.CutPrefix(at[h]+"/", h.jobsPath()+"/"+j.id+"/")
 	name, _, ok = strings.Cut(rest, "/")
-	if !found || !ok || !grouped(name) {
+	if !found || !ok || !isSubgroup(name) {
 		return "", false
 	}
 	return name, true

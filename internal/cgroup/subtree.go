@@ -45,7 +45,7 @@ const maxDescendants = "cgroup.max.descendants"
 // delegationBounds limit what an owner can create in main. With names of 255 bytes, the path of a
 // cgroup at the greatest depth has 3,400 bytes at most. From 4,096 on, /proc/PID/cgroup could not
 // be read (PATH_MAX). A cgroup uses kernel memory on every cpu, which counts for the job.
-var delegationBounds = []write{{File: "cgroup.max.depth", Value: "10"}, {File: maxDescendants, Value: "1000"}}
+var delegationBounds = map[string]string{"cgroup.max.depth": "10", maxDescendants: "1000"}
 
 // Delegates reports whether Delegate works on this node: it has cgroup v2 alone, and Linux 5.14.
 // The parent of all jobs must exist.
@@ -64,15 +64,9 @@ func (j *Job) Delegate(uid int) error {
 	if err != nil {
 		return op(err)
 	}
-	for _, w := range delegationBounds {
-		if err := main.Write(w.File, w.Value); err != nil {
+	for file, value := range delegationBounds {
+		if err := j.put(directory{FS: main, h: j.home().h}, &knob{file: file}, value, false); err != nil {
 			return op(err)
-		}
-		switch got, err := main.ReadValue(w.File); {
-		case err != nil:
-			return op(err)
-		case trim(got) != w.Value:
-			return op(fmt.Errorf("%s is %s, want %s: %w", main.Path(w.File), trim(got), w.Value, ErrNotInForce))
 		}
 	}
 	for _, name := range append(slices.Clone(delegatedFiles), ".") {
@@ -298,5 +292,5 @@ func (t *Tree) removal(id string, remove func() error) (r *removal, started bool
 	return r, true
 }
 
-// grouped reports whether name may be that of a subgroup. Main and outer are not subgroups.
-func grouped(name string) bool { return name != mainGroup && name != outerGroup }
+// isSubgroup reports whether the name of a cgroup in a job's can be that of a subgroup.
+func isSubgroup(name string) bool { return name != mainGroup && name != outerGroup }
