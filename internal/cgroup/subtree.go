@@ -227,12 +227,6 @@ func (j *Job) freeFromOwnLimits(pids []int) error {
 	return errors.Join(errs...)
 }
 
-// removal is the removal of a delegated job's main, which may take longer than its caller waits.
-type removal struct {
-	done chan struct{}
-	err  error // valid once done is closed
-}
-
 // removeMain removes main of a delegated job with everything in it. Before that it makes sure that
 // the owner cannot create anything there. If ctx ends first, it fails with ErrBusy, and the removal
 // continues. Until that has finished, the job's directory must stay. Its removal would hold the
@@ -243,11 +237,15 @@ func (j *Job) removeMain(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		r, started := j.tree.removal(j.id, func() error { return j.removeMainNow(ctx) })
+		started := false
+		done := j.tree.removals.DoChan(j.id, func() (any, error) {
+			started = true
+			return nil, j.removeMainNow(ctx)
+		})
 		select {
-		case <-r.done:
-			if started || r.err == nil { // the time of another caller may be over
-				return r.err
+		case r := <-done:
+			if started || r.Err == nil { // the time of another caller may be over
+				return r.Err
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("%w: a process outside the job holds the lock of a directory of uid %d in %s: %w",
@@ -268,28 +266,6 @@ func (j *Job) removeMainNow(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// removal returns the removal of the job id that is in progress, or starts one.
-func (t *Tree) removal(id string, remove func() error) (r *removal, started bool) {
-	t.removals.mu.Lock()
-	defer t.removals.mu.Unlock()
-	if r := t.removals.of[id]; r != nil {
-		return r, false
-	}
-	r = &removal{done: make(chan struct{})}
-	if t.removals.of == nil {
-		t.removals.of = map[string]*removal{}
-	}
-	t.removals.of[id] = r
-	go func() {
-		r.err = remove()
-		t.removals.mu.Lock()
-		delete(t.removals.of, id)
-		t.removals.mu.Unlock()
-		close(r.done)
-	}()
-	return r, true
 }
 
 // isSubgroup reports whether the name of a cgroup in a job's can be that of a subgroup.

@@ -23,6 +23,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/sample"
@@ -114,10 +116,7 @@ type Tree struct {
 	protecting sync.Mutex  // only within this process; other processes calculate the same sum
 	protected  atomic.Bool // a job has had memory.low
 
-	removals struct { // see removeMain
-		mu sync.Mutex
-		of map[string]*removal // by job, while they are in progress
-	}
+	removals singleflight.Group // by job: see removeMain
 }
 
 // hierarchy is one mounted cgroup hierarchy.
