@@ -67,10 +67,7 @@ func (s *scan) amd(context.Context) found {
 	for i, n := range order {
 		for to, count := range gpus[n].links {
 			if other, ok := gpus[to]; ok {
-				if f.devices[i].Links == nil {
-					f.devices[i].Links = map[string]int{}
-				}
-				f.devices[i].Links[f.devices[other.device.Index].ID] = count
+				link(f.devices, i, other.device.Index, count)
 			}
 		}
 	}

@@ -136,6 +136,14 @@ func within(ctx context.Context, name string, limit time.Duration, look func(con
 	return found{sources: []Source{{Name: name, Error: fmt.Sprintf("no answer within %v: %v", limit, ctx.Err())}}}
 }
 
+// link records a link from a device to another one, which has its ID.
+func link(devices []topology.Device, from, to, count int) {
+	if devices[from].Links == nil {
+		devices[from].Links = map[string]int{}
+	}
+	devices[from].Links[devices[to].ID] = count
+}
+
 // identify gives each device its ID. That is the UUID, the PCI address or the path of its first
 // node: the first of these that no other device has. Parts of one AMD GPU share its address, and
 // with some drivers its UUID.

@@ -37,7 +37,7 @@ func (s *scan) tenstorrent(context.Context) found {
 	}
 	var f found
 	var failed, notes problems
-	boards := map[string][]int{} // devices by the serial number of their board
+	var boards []string // serial numbers of the devices' boards, as far as they are known
 	for _, pci := range all {
 		if pci.vendor != tenstorrentVendor {
 			continue
@@ -65,9 +65,7 @@ func (s *scan) tenstorrent(context.Context) found {
 		if !known {
 			card = pci.id()
 		}
-		if serial := text(sys, dir+"/tt_serial"); serial != "" {
-			boards[serial] = append(boards[serial], len(f.devices))
-		}
+		boards = append(boards, text(sys, dir+"/tt_serial"))
 		index, _ := strconv.Atoi(number)
 		f.devices = append(f.devices, topology.Device{
 			Resource: ngpus, Vendor: "tenstorrent",
@@ -77,25 +75,13 @@ func (s *scan) tenstorrent(context.Context) found {
 		})
 	}
 	identify(f.devices)
-	for _, board := range boards {
-		linkAll(f.devices, board)
+	for i, board := range boards {
+		for j, other := range boards {
+			if i != j && board == other && board != "" { // chips of a board are connected by Ethernet
+				link(f.devices, i, j, 1)
+			}
+		}
 	}
 	f.sources = []Source{{Name: "tenstorrent", Count: len(f.devices), Note: notes.String(), Error: failed.String()}}
 	return f
-}
-
-// linkAll records that the devices with these indices have a link to each other: the chips of a
-// board are connected by Ethernet.
-func linkAll(devices []topology.Device, board []int) {
-	for _, i := range board {
-		for _, j := range board {
-			if i == j {
-				continue
-			}
-			if devices[i].Links == nil {
-				devices[i].Links = map[string]int{}
-			}
-			devices[i].Links[devices[j].ID] = 1
-		}
-	}
 }

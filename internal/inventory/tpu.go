@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,30 +53,28 @@ func (s *scan) tpu(context.Context) found {
 	}
 	var f found
 	vfio := false
-	for i, chip := range tpuChips(functions) {
+	for index, chip := range tpuChips(functions) {
 		first := chip[0]
 		if len(chip) < first.kind.functions {
 			failed.add("%s: a %s has %d PCI functions, and %d was found", first.pci.address, first.kind.model,
 				first.kind.functions, len(chip))
 			continue
 		}
-		var nodes []topology.DeviceNode
-		usable := true
-		for _, function := range chip {
-			nodes = append(nodes, function.nodes...)
-			usable = usable && len(function.nodes) > 0
-		}
-		if !usable {
+		if slices.ContainsFunc(chip, func(f tpuFunction) bool { return len(f.nodes) == 0 }) {
 			continue
 		}
+		var nodes []topology.DeviceNode
+		for _, function := range chip {
+			nodes = append(nodes, function.nodes...)
+		}
 		if n, ok := strings.CutPrefix(nodes[0].Path, "/dev/accel"); ok {
-			i, _ = strconv.Atoi(n)
+			index, _ = strconv.Atoi(n)
 		} else {
 			vfio = true
 		}
 		f.devices = append(f.devices, topology.Device{
 			Resource: ngpus, Vendor: "tpu", Model: first.kind.model, Memory: first.kind.memory << 30,
-			PCI: first.pci.address, Index: i, NUMA: numaOf(sys, pciDir+"/"+first.pci.address), Nodes: nodes,
+			PCI: first.pci.address, Index: index, NUMA: numaOf(sys, pciDir+"/"+first.pci.address), Nodes: nodes,
 		})
 	}
 	if vfio {
