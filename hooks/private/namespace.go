@@ -104,7 +104,6 @@ func (n namespaces) remove(ctx context.Context, id string) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
 	}
-	var errs []error
 	err := mountns.Enter(n.pin(id), func() error {
 		var errs []error
 		for _, d := range n.dirs {
@@ -112,11 +111,10 @@ func (n namespaces) remove(ctx context.Context, id string) error {
 		}
 		return errors.Join(errs...)
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EINVAL) { // it is not pinned
-		errs = append(errs, err)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) { // it is not pinned
+		err = nil
 	}
-	errs = append(errs, mountns.Unpin(n.pin(id)))
-	return errors.Join(append(errs, n.removeFiles(ctx, id))...)
+	return errors.Join(err, mountns.Unpin(n.pin(id)), n.removeFiles(ctx, id))
 }
 
 // list returns the jobs that have a namespace or a private directory.

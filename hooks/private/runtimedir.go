@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -33,10 +32,6 @@ type runtimeDirs struct {
 
 // runtimeSize is the size of each. It is small, since programs have only sockets and state there.
 const runtimeSize = 256 << 20
-
-func newRuntimeDirs(run string, live *liveJobs, tree *cgroup.Tree) *runtimeDirs {
-	return &runtimeDirs{dirs: tmpfsDirs{base: filepath.Join(run, "runtime"), size: runtimeSize}, live: live, tree: tree}
-}
 
 // create mounts the user's directory unless there is one.
 func (r *runtimeDirs) create(ctx context.Context, owner hostapi.Owner) error {
@@ -81,7 +76,7 @@ func (r *runtimeDirs) detachUnused() (held []int, err error) {
 	}
 	var errs []error
 	for _, name := range names {
-		if !used[name] {
+		if uid, err := strconv.Atoi(name); err == nil && !used[uid] {
 			fds, err := r.dirs.detach(name)
 			held, errs = append(held, fds...), append(errs, err)
 		}
@@ -91,15 +86,12 @@ func (r *runtimeDirs) detachUnused() (held []int, err error) {
 
 // owners returns the uids of the users with live jobs, or with a job's cgroup, here. The host may
 // have lost a job's record.
-func (r *runtimeDirs) owners() (map[string]bool, error) {
+func (r *runtimeDirs) owners() (map[int]bool, error) {
 	ids, err := r.tree.JobIDs()
 	if err != nil {
 		return nil, err
 	}
-	uids := map[string]bool{}
-	for uid := range r.live.uids() {
-		uids[strconv.Itoa(uid)] = true
-	}
+	uids := r.live.uids()
 	for _, id := range ids {
 		j, err := r.tree.Job(id)
 		if err != nil {
@@ -108,7 +100,7 @@ func (r *runtimeDirs) owners() (map[string]bool, error) {
 		mark, err := j.JobMark()
 		switch {
 		case err == nil:
-			uids[strconv.Itoa(mark.Begin.Job.Owner.UID)] = true
+			uids[mark.Begin.Job.Owner.UID] = true
 		case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotJobs), errors.Is(err, fs.ErrNotExist):
 			// no job, or one whose begin has not come here, or that is gone meanwhile
 		default:
