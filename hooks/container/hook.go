@@ -162,13 +162,10 @@ func (h *hook) ExecjobLaunch(ctx context.Context, req *hostapi.Request) (*hostap
 	}
 	args := c.args
 	if len(c.env) > 0 {
-		args, program = slices.Concat(c.env, []string{program}, args), envProgram
+		args, program = slices.Concat(c.env, []string{program}, args), "/usr/bin/env"
 	}
 	return &hostapi.Outcome{Progname: &program, Argv: args, SetEnv: map[string]string{"USER": env["USER"]}}, nil
 }
-
-// envProgram is env(1).
-const envProgram = "/usr/bin/env"
 
 // files returns binds of the directories with the files that MoM and hookhost pass to a job's
 // programs. The shell reads the name of the job's script from standard input; the names of its node
