@@ -45,8 +45,6 @@ func (k *kernel) examinePrivate(proc procfs.FS, may rights) []Finding {
 	return findings
 }
 
-const notMounted = "remove PrivateTmp=, ProtectSystem=, ProtectHome= and similar settings from hookhost.service"
-
 // examineTmpfs examines the directories that are mounted at a job's begin in the node's namespace.
 // hidden means that the daemon is in another one.
 func examineTmpfs(p config.Private, hidden bool) (findings []Finding) {
@@ -66,7 +64,8 @@ func examineTmpfs(p config.Private, hidden bool) (findings []Finding) {
 		case !d.on:
 		case hidden:
 			findings = append(findings, blocking(what, "the daemon is not in the node's mount namespace, so no job "+
-				"would see its "+d.variable+" or start", notMounted))
+				"would see its "+d.variable+" or start",
+				"remove PrivateTmp=, ProtectSystem=, ProtectHome= and similar settings from hookhost.service"))
 		default:
 			findings = append(findings, ok(what, d.found))
 		}
