@@ -210,10 +210,10 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 	if diag := fmt.Sprint(j.finished().ResourcesUsed["diag_messages"]); !strings.Contains(diag, "is incomplete: ") {
 		t.Errorf("resources_used.diag_messages %s", diag)
 	}
+	goOn() // before the alarm of execjob_end, too
 	eventually(t, "accounting says that usage is incomplete", func() bool {
 		return on(t, nodes[0], "cat "+pbsHome+"/server_priv/accounting/* | grep ';E;"+j.id+
 			";.*resources_used is incomplete' || :") != ""
 	})
-	goOn()
 	j.gone()
 }
