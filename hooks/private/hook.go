@@ -47,8 +47,8 @@ func newHook(s *hostapi.Setup) (any, error) {
 	live, wait := newLiveJobs(), &patience{}
 	return &hook{policy: p, live: live, tree: tree, procfs: roots.Proc, log: s.Log,
 		tmp: tmpfsDirs{base: filepath.Join(run, "tmp"), size: p.TMPSize},
-		xdg: &runtimeDirs{dirs: tmpfsDirs{base: filepath.Join(run, "runtime"), size: runtimeSize}, live: live,
-			tree: tree},
+		xdg: &runtimeDirs{live: live, tree: tree,
+			dirs: tmpfsDirs{base: filepath.Join(run, "runtime"), size: runtimeSize, files: runtimeFiles}},
 		spaces: namespaces{pins: filepath.Join(run, "ns"), dirs: p.Dirs, prefix: cfg.Cgroup.Prefix,
 			emptying: new(sync.Map), patience: wait, log: s.Log},
 		users: newUsers(filepath.Join(run, "users"), live, c.clean, wait, s.Log)}, nil

@@ -30,8 +30,13 @@ type runtimeDirs struct {
 	mu sync.Mutex
 }
 
-// runtimeSize is the size of each. It is small, since programs have only sockets and state there.
-const runtimeSize = 256 << 20
+// runtimeSize and runtimeFiles bound each. They are small, since programs have only sockets and
+// state there. An empty file takes 1 KB of memory, and after the end of the job that made it no
+// job's limit counts that.
+const (
+	runtimeSize  = 256 << 20
+	runtimeFiles = 1 << 16
+)
 
 // create mounts the user's directory unless there is one.
 func (r *runtimeDirs) create(ctx context.Context, owner hostapi.Owner) error {

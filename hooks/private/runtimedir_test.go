@@ -54,8 +54,9 @@ func TestRuntimeDirLastsAsLongAsAJobOfItsUser(t *testing.T) {
 	n.as(other, "! ls "+dir+" 2>/dev/null && ! ls "+filepath.Dir(dir)+" 2>/dev/null")
 	var fs unix.Statfs_t
 	must.NoError(t, unix.Statfs(dir, &fs))
-	if fs.Flags&unix.ST_NOSUID == 0 || fs.Flags&unix.ST_NODEV == 0 || fs.Blocks*uint64(fs.Bsize) != runtimeSize {
-		t.Errorf("flags %x, %d bytes", fs.Flags, fs.Blocks*uint64(fs.Bsize))
+	if fs.Flags&unix.ST_NOSUID == 0 || fs.Flags&unix.ST_NODEV == 0 || fs.Blocks*uint64(fs.Bsize) != runtimeSize ||
+		fs.Files != runtimeFiles {
+		t.Errorf("flags %x, %d bytes, %d files", fs.Flags, fs.Blocks*uint64(fs.Bsize), fs.Files)
 	}
 
 	endFirst()

@@ -26,8 +26,9 @@ import (
 // kernfs.Unlisted), so that no job would begin. pbs_mom also renames its directory at the end, and
 // a mount point has no other name.
 type tmpfsDirs struct {
-	base string   // a directory of root's that nobody else can list
-	size pbs.Size // of each; 0 means half of the node's memory
+	base  string   // a directory of root's that nobody else can list
+	size  pbs.Size // of each; 0 means half of the node's memory
+	files int      // the most files in each; 0 means one for each two pages of memory
 }
 
 // freeTime bounds how long an end waits until the kernel has freed the memory, several gigabytes a
@@ -56,6 +57,9 @@ func (d tmpfsDirs) create(ctx context.Context, name string, owner hostapi.Owner)
 	options := fmt.Sprintf("mode=0700,uid=%d,gid=%d", owner.UID, owner.GID)
 	if d.size > 0 {
 		options += ",size=" + strconv.FormatInt(int64(d.size), 10)
+	}
+	if d.files > 0 {
+		options += ",nr_inodes=" + strconv.Itoa(d.files)
 	}
 	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return errors.Join(&fs.PathError{Op: "mount tmpfs on", Path: path, Err: err}, os.Remove(path))
