@@ -25,6 +25,9 @@ type Request struct {
 	// Login means, at attach, that PID is root's and will start a login session of the job's owner,
 	// such as sshd. It joins the job although it is not the owner's.
 	Login bool `json:"login,omitempty"`
+	// StartTime is when the process of a login began, in clock ticks since boot. A later process
+	// with its pid does not join the job. 0 means unknown.
+	StartTime uint64 `json:"start_time,omitempty"`
 
 	// Launch only: the program, its arguments without the program's name, and its whole
 	// environment.

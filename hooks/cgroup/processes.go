@@ -126,6 +126,8 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	}
 	defer p.hold.Close()
 	switch {
+	case req.StartTime != 0 && p.StartTime != req.StartTime:
+		return reject("another process has its pid now")
 	case !p.BelongsTo(owner) && !(req.Login && p.BelongsTo(0)):
 		return reject("the process does not belong to the job's owner")
 	case p.Session == 1:

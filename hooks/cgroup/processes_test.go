@@ -131,8 +131,15 @@ func TestAttachOfALogin(t *testing.T) {
 		if err != nil || !out.Reject {
 			t.Errorf("another user's process: %+v, %v", out, err)
 		}
+		later := k.Spawn() // with the pid of a login that has ended
+		out, err = n.event(hostapi.EventAttach, "1.srv", withPID(later), login,
+			func(req *hostapi.Request) { req.StartTime = 1 << 40 })
+		if err != nil || !out.Reject {
+			t.Errorf("another process of root's: %+v, %v", out, err)
+		}
 		k.Exit(foreign)
 		k.Exit(roots)
+		k.Exit(later)
 	})
 }
 

@@ -103,7 +103,7 @@ func (h *hook) begin(ctx context.Context, job *hostapi.Job, shm pbs.Size) (*host
 // bus starts programs outside of the job.
 func (h *hook) ExecjobLaunch(_ context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{}
-	private, err := h.spaces.join(req.Job.ID, h.procfs, req.PID)
+	private, err := h.spaces.join(h.procfs, req)
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "private directories of job %s: %w", req.Job.ID, err)
 	}
@@ -133,7 +133,7 @@ func (h *hook) ExecjobAttach(_ context.Context, req *hostapi.Request) (*hostapi.
 	if !req.Login {
 		return &hostapi.Outcome{}, nil
 	}
-	if _, err := h.spaces.join(req.Job.ID, h.procfs, req.PID); err != nil {
+	if _, err := h.spaces.join(h.procfs, req); err != nil {
 		return nil, hostapi.Errorf(hostapi.KindNode, "private directories of job %s: %w", req.Job.ID, err)
 	}
 	return &hostapi.Outcome{}, nil

@@ -77,14 +77,14 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 	})
 }
 
-// join moves the process pid, which becomes a program of the job, into the job's namespace. A job
-// that began without private directories has none.
-func (n namespaces) join(id string, procfs *kernfs.FS, pid int) (there bool, err error) {
-	pin := n.pin(id)
+// join moves the process of a launch or a login into the job's namespace. A job that began without
+// private directories has none.
+func (n namespaces) join(procfs *kernfs.FS, req *hostapi.Request) (there bool, err error) {
+	pin := n.pin(req.Job.ID)
 	if _, err := os.Lstat(pin); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return true, mountns.Join(procfs, pid, pin)
+	return true, mountns.Join(procfs, req.PID, req.StartTime, pin)
 }
 
 // hides returns the private directory that the directory dir is in or below, or "".

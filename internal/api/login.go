@@ -26,6 +26,8 @@ type Login struct {
 	Job      string `json:"job,omitempty"`  // the job that the client names (PBS_JOBID)
 	// PID is root's process that will start the session. 0 only asks for the decision.
 	PID int `json:"pid,omitempty"`
+	// StartTime is when that process began, in clock ticks since boot. The server sets it.
+	StartTime uint64 `json:"-"`
 }
 
 // Session is a login that is let in.
@@ -57,6 +59,16 @@ func (s *Server) login(peer Peer, r *http.Request) (any, error) {
 	}
 	if in.PID < 0 || in.PID == 1 {
 		return nil, malformed(fmt.Errorf("login of %s: pid %d: not a process that starts a session", in.User, in.PID))
+	}
+	if in.PID > 1 {
+		p, err := s.process(in.PID)
+		if err == nil { // It waits for the caller. While that lives, no other process has its pid.
+			_, err = s.process(peer.PID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		in.StartTime = p.StartTime
 	}
 	return s.Logins.Login(context.WithoutCancel(r.Context()), in)
 }

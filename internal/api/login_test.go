@@ -3,10 +3,14 @@ package api
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // logins lets users in whose name is alice.
@@ -59,4 +63,20 @@ func TestLoginIsLetInOrRefusedWithALine(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Kind != KindLogin || refused.Message != "No login:; bob" {
 		t.Errorf("%v", err)
 	}
+}
+
+// The process of a login is told from a later one with its pid, if its attach has to wait.
+func TestLoginHasTheStartTimeOfItsProcess(t *testing.T) {
+	procfs, err := kernfs.Open("/proc")
+	must.NoError(t, err)
+	l, b := &logins{}, &backend{procfs: procfs}
+	socket := serve(t, b, func(s *Server) { s.Logins = l })
+	client, err := Dial(socket)
+	must.NoError(t, err)
+	defer client.Close()
+	_, err = client.Login(t.Context(), Login{User: "alice", UID: 1000, PID: os.Getpid()})
+	must.NoError(t, err)
+	p, err := b.Process(os.Getpid())
+	must.NoError(t, err)
+	must.Equal(t, "start time", p.StartTime, l.seen[0].StartTime)
 }

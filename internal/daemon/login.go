@@ -40,7 +40,8 @@ func (d *daemon) Login(ctx context.Context, login api.Login) (api.Session, error
 // join adds the process that starts a session to the job. The hook checks that the process is
 // root's or the owner's.
 func (d *daemon) join(ctx context.Context, login api.Login, job *hostapi.Job) error {
-	out, err := d.Handle(ctx, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: login.PID, Login: true})
+	out, err := d.Handle(ctx, &hostapi.Request{Event: hostapi.EventAttach, Job: job, PID: login.PID, Login: true,
+		StartTime: login.StartTime})
 	switch {
 	case hostapi.KindOf(err) == hostapi.KindJob: // it has ended since the decision, or is ending
 		return api.RefusedLogin("No login: job %s of %s has just ended.", job.ID, login.User)

@@ -15,15 +15,16 @@ import (
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
-// Join moves the process pid into the pinned namespace. The process must be root's and have one
-// thread. It must wait for a child, or read from it, as pbs_mom's task waits for its hook, and sshd
-// for pam_exec. The child must not end before Join returns. Only the process itself can change its
-// namespace, so Join makes it do that by ptrace(2), and wait again.
+// Join moves the process pid, which began at that time, into the pinned namespace. 0 means any
+// time. The process must be root's and have one thread. It must wait for a child, or read from it,
+// as pbs_mom's task waits for its hook, and sshd for pam_exec. The child must not end before Join
+// returns. Only the process itself can change its namespace, so Join makes it do that by ptrace(2),
+// and wait again.
 //
 // The process changes its root and working directory to the namespace's root, and nothing else. If
 // Join fails, the process is where it was, or it was killed because it could not be put back. Join
 // does nothing for a process that is in the namespace.
-func Join(procfs *kernfs.FS, pid int, pin string) error {
+func Join(procfs *kernfs.FS, pid int, started uint64, pin string) error {
 	ns, err := os.Open(pin)
 	if err != nil {
 		return err
@@ -32,11 +33,11 @@ func Join(procfs *kernfs.FS, pid int, pin string) error {
 	if in, err := isIn(procfs, pid, ns); in || err != nil {
 		return err
 	}
-	if err := check(procfs, pid); err != nil {
+	if err := check(procfs, pid, started); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	err = onThread(func() error {
-		return join(pid, int(ns.Fd()), func() error { return check(procfs, pid) })
+		return join(pid, int(ns.Fd()), func() error { return check(procfs, pid, started) })
 	})
 	if err == nil {
 		var in bool
@@ -61,10 +62,13 @@ func isIn(procfs *kernfs.FS, pid int, ns *os.File) (bool, error) {
 }
 
 // check refuses a process that is not as Join expects it.
-func check(procfs *kernfs.FS, pid int) error {
+func check(procfs *kernfs.FS, pid int, started uint64) error {
 	p, err := proc.Read(procfs, pid)
 	if err != nil {
 		return err
+	}
+	if started != 0 && p.StartTime != started {
+		return errors.New("another process has its pid now")
 	}
 	if p.UID != 0 || p.EUID != 0 || p.Threads != 1 {
 		return fmt.Errorf("uid %d, effective %d, %d threads: want root's with one thread", p.UID, p.EUID, p.Threads)

@@ -115,10 +115,10 @@ head -c 1100000 /dev/zero >$PRIVATE/x 2>/dev/null; stat -c %s $PRIVATE/x'`)
 			fds := func() []string { return names(t, fmt.Sprintf("/proc/%d/fd", k.Process.Pid)) }
 			had := fds()
 			began := time.Now()
-			must.NoError(t, Join(r.procfs, k.Process.Pid, r.pin))
+			must.NoError(t, Join(r.procfs, k.Process.Pid, 0, r.pin))
 			t.Logf("it took %v", time.Since(began))
 			must.Equal(t, "descriptors", had, fds())
-			must.NoError(t, Join(r.procfs, k.Process.Pid, r.pin)) // it is in the namespace
+			must.NoError(t, Join(r.procfs, k.Process.Pid, 0, r.pin)) // it is in the namespace
 			want := fmt.Sprintf("waited\ntmpfs\n/\nparent %d\n1048576\n", os.Getpid())
 			if name == "read" {
 				want = "read\n" + want
@@ -159,7 +159,7 @@ func TestSignalsDuringAJoinArrive(t *testing.T) {
 		}
 	}()
 	for !r.in(k.Process.Pid) { // between two signals it may not wait
-		if err := Join(r.procfs, k.Process.Pid, r.pin); err != nil &&
+		if err := Join(r.procfs, k.Process.Pid, 0, r.pin); err != nil &&
 			!strings.Contains(err.Error(), "it does not wait") {
 			k.gate.Close()
 			t.Fatal(err, k.Wait(), k.output.String())
@@ -189,7 +189,7 @@ func TestAJoinEndsWithItsProcess(t *testing.T) {
 			}
 		}()
 		began := time.Now()
-		err := Join(r.procfs, k.Process.Pid, r.pin)
+		err := Join(r.procfs, k.Process.Pid, 0, r.pin)
 		if took := time.Since(began); took > stopTime/2 {
 			t.Errorf("round %d: it took %v: %v", round, took, err)
 		}
@@ -234,7 +234,7 @@ func TestJoinRefuses(t *testing.T) {
 			if tt.then != nil {
 				undo = tt.then(r, k.Process.Pid)
 			}
-			err := Join(r.procfs, k.Process.Pid, r.pin)
+			err := Join(r.procfs, k.Process.Pid, 0, r.pin)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
@@ -272,6 +272,18 @@ func (r *room) trace(pid int) (undo func()) {
 	return func() { cmd.Process.Kill(); cmd.Wait() }
 }
 
+// A process that has the pid of an earlier one is left alone.
+func TestJoinRefusesALaterProcess(t *testing.T) {
+	r := newRoom(t)
+	k := r.start("", "")
+	p, err := proc.Read(r.procfs, k.Process.Pid)
+	must.NoError(t, err)
+	if err := Join(r.procfs, k.Process.Pid, p.StartTime-1, r.pin); err == nil || r.in(k.Process.Pid) {
+		t.Errorf("another start time: %v", err)
+	}
+	must.NoError(t, Join(r.procfs, k.Process.Pid, p.StartTime, r.pin))
+}
+
 // A process that does not wait for a child, or has threads, is left alone.
 func TestJoinRefusesWhatDoesNotWait(t *testing.T) {
 	r := newRoom(t)
@@ -287,7 +299,7 @@ threading.Thread(target=time.sleep, args=(600,), daemon=True).start(); time.slee
 			must.NoError(t, err)
 			return p.Comm == "sleep" || p.Threads == 2
 		})
-		if err := Join(r.procfs, cmd.Process.Pid, r.pin); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Join(r.procfs, cmd.Process.Pid, 0, r.pin); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		if r.in(cmd.Process.Pid) {
