@@ -15,6 +15,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
+	"github.com/hookhost/hookhost/internal/mountns"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -65,8 +66,12 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	out, err := h.begin(ctx, req.Job, shm)
 	if err != nil {
 		h.live.remove(req.Job.ID)
+		kind := hostapi.KindNode
+		if errors.Is(err, mountns.ErrHeld) { // by a user, who must not take the node offline
+			kind = hostapi.KindBusy
+		}
 		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID), h.xdg.removeUnused(ctx))
-		return nil, hostapi.Errorf(hostapi.KindNode, "job %s: %w", req.Job.ID, err)
+		return nil, hostapi.Errorf(kind, "job %s: %w", req.Job.ID, err)
 	}
 	return out, nil
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sirupsen/logrus"
@@ -35,7 +37,8 @@ type namespaces struct {
 func (n namespaces) pin(id string) string { return filepath.Join(n.pins, id) }
 
 // create makes and pins the job's namespace. A shm of more than 0 is the size of its /dev/shm. What
-// an earlier run of the job left is removed. If create fails, it leaves nothing.
+// an earlier run of the job left is removed. If create fails, it leaves nothing. If a user holds up
+// the mounts, it fails with mountns.ErrHeld.
 func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) error {
 	if err := n.remove(ctx, job.ID); err != nil {
 		return err
@@ -55,7 +58,9 @@ func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) 
 
 func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 	var dirs []mountns.Directory
+	var paths []string
 	for _, d := range n.dirs {
+		paths = append(paths, d.Path)
 		m := mountns.Directory{Path: d.Path, Size: int64(d.Size), Options: d.Options}
 		if d.Base != "" {
 			var err error
@@ -67,7 +72,7 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 		}
 		dirs = append(dirs, m)
 	}
-	return mountns.Create(n.pin(job.ID), func() error {
+	err := mountns.Create(n.pin(job.ID), func() error {
 		for _, d := range dirs {
 			if err := d.Mount(); err != nil {
 				return err
@@ -75,6 +80,10 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 		}
 		return nil
 	})
+	if errors.Is(err, mountns.ErrHeld) {
+		return fmt.Errorf("%w: see fuser -v %s", err, strings.Join(paths, " "))
+	}
+	return err
 }
 
 // join moves the process of a launch or a login into the job's namespace. A job that began without

@@ -264,6 +264,32 @@ func TestNoJobRunsWithoutItsDirectories(t *testing.T) {
 	must.Equal(t, "left", none, n.left())
 }
 
+// Anybody can list the node's directory without end, so that nothing can be mounted on it. Jobs
+// then go back to the queue, and no begin waits for long.
+func TestHeldMountPointHoldsUpNoBegin(t *testing.T) {
+	n := newNode(t)
+	n.start(n.dirsSettings(false), tmpSettings)
+	job := jobOf("7.srv", newOwner())
+	begin := func() (took time.Duration, err error) {
+		began := time.Now()
+		_, err = n.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job})
+		return time.Since(began), err
+	}
+	release := kernfstest.HoldDirectory(t, n.shared)
+	for _, limit := range []time.Duration{20 * time.Second, 3 * time.Second} {
+		took, err := begin()
+		if hostapi.KindOf(err) != hostapi.KindBusy || !strings.Contains(err.Error(), "fuser -v "+n.shared) ||
+			took > limit {
+			t.Errorf("after %v: %v", took, err)
+		}
+		must.Equal(t, "left", none, slices.Concat(n.left(), n.tmpDirs()))
+	}
+	release()
+	must.Eventually(t, "a job begins", func() bool { _, err := begin(); return err == nil })
+	n.call(hostapi.EventEnd, job)
+	must.Equal(t, "left", none, slices.Concat(n.left(), n.tmpDirs()))
+}
+
 // What an owner does in the directories holds up nothing. A process stays, and has a nested
 // namespace. A descriptor is open outside of the job. A file system does not answer.
 func TestOwnersKeepNoPrivateDirectory(t *testing.T) {

@@ -111,15 +111,18 @@ func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
 	}
 	var paths []string
 	advice := "correct dirs in [private]"
+	for _, d := range k.cfg.Private.Dirs {
+		paths = append(paths, d.Path)
+		if d.Base == "" {
+			continue
+		}
+		if err := disk.CheckDir(d.Base); err != nil {
+			return blocking(what, fmt.Sprintf("base %s: %v: no job would start", d.Base, err),
+				"make it a directory of root's that nobody else can write to, or "+advice)
+		}
+	}
 	ns, err := mountns.New(func() error {
 		for _, d := range k.cfg.Private.Dirs {
-			paths = append(paths, d.Path)
-			if d.Base != "" {
-				if err := disk.CheckDir(d.Base); err != nil {
-					advice = "make it a directory of root's that nobody else can write to, or " + advice
-					return fmt.Errorf("base %s: %w", d.Base, err)
-				}
-			}
 			m := mountns.Directory{Path: d.Path, From: d.Base, Size: int64(d.Size), Options: d.Options}
 			if err := m.Mount(); err != nil {
 				return err
@@ -127,6 +130,9 @@ func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
 		}
 		return nil
 	})
+	if errors.Is(err, mountns.ErrHeld) {
+		advice = "fuser -v " + strings.Join(paths, " ") + " lists the processes that have it open"
+	}
 	if err != nil {
 		return blocking(what, err.Error()+": no job would start", advice)
 	}

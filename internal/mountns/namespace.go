@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,49 +21,88 @@ import (
 // New returns a new mount namespace with the mounts of this process, and with what prepare mounts.
 // Later mounts of the node arrive there, but none returns to the node. The namespace lasts while
 // its file is open, it is pinned, or a process is in it. prepare must not start goroutines.
+//
+// New fails with ErrHeld if prepare takes longer than mountTime. prepare then still runs, and what
+// it made goes once it has ended. Until then every New fails at once, so few threads wait.
 func New(prepare func() error) (*os.File, error) { return newOn(nil, prepare) }
 
+// ErrHeld means that the kernel still waits for the lock of a directory, to mount something on it.
+// Whoever lists a directory can hold its lock (see kernfs.Unlisted), and everybody may list /tmp.
+var ErrHeld = errors.New("mounts take too long: a process that lists a mount point may hold its lock")
+
+// mountTime bounds how long New waits for prepare, which usually takes milliseconds.
+var mountTime = 5 * time.Second
+
+// held is how many namespaces New has given up that are still being made.
+var held atomic.Int32
+
 // newOn is New on these cpus. nil means any.
-func newOn(cpus *unix.CPUSet, prepare func() error) (ns *os.File, err error) {
-	err = onThread(func() error {
-		if cpus != nil {
-			if err := unix.SchedSetaffinity(0, cpus); err != nil {
-				return os.NewSyscallError("sched_setaffinity", err)
+func newOn(cpus *unix.CPUSet, prepare func() error) (*os.File, error) {
+	if held.Load() > 0 {
+		return nil, ErrHeld
+	}
+	var ns *os.File
+	made := make(chan error, 1)
+	go func() {
+		made <- onThread(func() (err error) {
+			if ns, err = newHere(cpus, prepare); err != nil {
+				err = fmt.Errorf("make a mount namespace: %w", err)
 			}
-		}
-		before, err := os.Stat("/")
-		if err != nil {
 			return err
+		})
+	}()
+	select {
+	case err := <-made:
+		return ns, err
+	case <-time.After(mountTime):
+	}
+	held.Add(1)
+	go func() {
+		defer held.Add(-1)
+		if <-made == nil {
+			ns.Close()
 		}
-		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return os.NewSyscallError("unshare", err)
+	}()
+	return nil, ErrHeld
+}
+
+// newHere moves the calling thread into a new namespace.
+func newHere(cpus *unix.CPUSet, prepare func() error) (*os.File, error) {
+	if cpus != nil {
+		if err := unix.SchedSetaffinity(0, cpus); err != nil {
+			return nil, os.NewSyscallError("sched_setaffinity", err)
 		}
-		// Shared again, so that they arrive in the namespaces of containers in the job, too.
-		for _, propagation := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
-			if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
-				return fmt.Errorf("change the propagation of mounts: %w", err)
-			}
+	}
+	before, err := os.Stat("/")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return nil, os.NewSyscallError("unshare", err)
+	}
+	// Shared again, so that they arrive in the namespaces of containers in the job, too.
+	for _, propagation := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
+		if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
+			return nil, fmt.Errorf("change the propagation of mounts: %w", err)
 		}
-		if ns, err = os.Open("/proc/thread-self/ns/mnt"); err != nil {
-			return err
+	}
+	ns, err := os.Open("/proc/thread-self/ns/mnt")
+	if err != nil {
+		return nil, err
+	}
+	// Whoever enters sees the root of the namespace, which a chroot hides.
+	if err = os.NewSyscallError("setns", unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)); err == nil {
+		if after, bad := os.Stat("/"); bad != nil || !os.SameFile(before, after) {
+			err = errors.Join(errors.New("hookhost runs in a chroot, which a job would leave"), bad)
+		} else {
+			err = prepare()
 		}
-		// Whoever enters sees the root of the namespace, which a chroot hides.
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
-			return os.NewSyscallError("setns", err)
-		}
-		if after, err := os.Stat("/"); err != nil || !os.SameFile(before, after) {
-			return errors.Join(errors.New("hookhost runs in a chroot, which a job would leave"), err)
-		}
-		return prepare()
-	})
-	if err != nil && ns != nil {
-		ns.Close()
-		ns = nil
 	}
 	if err != nil {
-		err = fmt.Errorf("make a mount namespace: %w", err)
+		ns.Close()
+		return nil, err
 	}
-	return ns, err
+	return ns, nil
 }
 
 // Create makes a namespace as New does, and pins it. If Create fails, it leaves nothing. prepare
