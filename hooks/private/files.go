@@ -71,8 +71,12 @@ func (l *leftovers) empty(d *os.File, depth int) (first error) {
 			if l.ctx.Err() != nil {
 				return context.Cause(l.ctx)
 			}
-			if err := l.remove(d, name, depth+1); err != nil && first == nil {
-				first = &fs.PathError{Op: "remove", Path: filepath.Join(d.Name(), name), Err: err}
+			err := l.remove(d, name, depth+1)
+			if err != nil && !errors.As(err, new(*fs.PathError)) { // of a file below, which it names
+				err = &fs.PathError{Op: "remove", Path: filepath.Join(d.Name(), name), Err: err}
+			}
+			if first == nil {
+				first = err
 			}
 		}
 		if errors.Is(err, io.EOF) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -164,5 +166,32 @@ func TestExchangedNamesLeadNowhere(t *testing.T) {
 		t.Logf("%d exchanges", must.Receive(t, "the other user", stopped))
 		must.Equal(t, "the home", []string{"file"}, names(t, home))
 		must.NoError(t, os.RemoveAll(n.shared+"/open"))
+	}
+}
+
+// endsAfter is a context that ends after it was asked a number of times.
+type endsAfter struct {
+	context.Context
+	times int
+}
+
+func (c *endsAfter) Err() error {
+	if c.times--; c.times < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// An error names its file once, and not each directory above it, too. A user can make those long.
+func TestErrorOfADeepFileNamesItOnce(t *testing.T) {
+	dir := t.TempDir()
+	must.NoError(t, os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 20)), 0o700))
+	in, err := os.Open(dir)
+	must.NoError(t, err)
+	defer in.Close()
+	l := &leftovers{ctx: &endsAfter{context.Background(), 10}, all: true}
+	err = l.remove(in, "d", 1)
+	if !errors.Is(err, context.Canceled) || strings.Count(err.Error(), dir) != 1 {
+		t.Errorf("%v", err)
 	}
 }
