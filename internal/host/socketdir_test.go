@@ -1,13 +1,11 @@
 package host
 
 import (
-	"crypto/tls"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,9 +14,8 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 )
 
-// A hook takes events from its host alone. Another user does not get to its socket, and root, who
-// does, has no certificate of the host's.
-func TestHookHearsNobodyButItsHost(t *testing.T) {
+// A hook takes events from root alone: another user does not get to its socket.
+func TestUsersDoNotReachTheSocketOfAHook(t *testing.T) {
 	n := newNode(t)
 	kernfstest.NeedRoot(t)
 	if err := os.Chmod(n.dir, 0o755); err != nil {
@@ -55,14 +52,6 @@ func TestHookHearsNobodyButItsHost(t *testing.T) {
 	}()
 	if err := <-refused; !errors.Is(err, unix.EACCES) {
 		t.Errorf("another user connects: %v, want EACCES", err)
-	}
-	conn, err := tls.Dial("unix", sockets[0], &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err == nil { // in TLS 1.3 the other side looks at certificates after that
-		_, err = conn.Read(make([]byte, 1))
-		conn.Close()
-	}
-	if err == nil || !strings.Contains(err.Error(), "certificate required") {
-		t.Errorf("a client without a certificate: %v, want it refused", err)
 	}
 	must(t, h, hostapi.EventEnd, "1.srv")
 }

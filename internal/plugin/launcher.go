@@ -32,9 +32,9 @@ type launcher struct {
 // maxRuntimeDir leaves room for go-plugin's names: a unix socket's path has at most 107 bytes.
 const maxRuntimeDir = 107 - len("/plugin4294967295")
 
-// newLauncher makes runtimeDir for sockets, which only the host's user can enter. close removes it.
-// It also removes the remains of a host that was killed. limit is how long a program may take to
-// start.
+// newLauncher makes runtimeDir for sockets, which only the host's user can enter. So connections
+// need no certificates (go-plugin's AutoMTLS). close removes the directory. newLauncher also
+// removes the remains of a host that was killed. limit is how long a program may take to start.
 func newLauncher(r *Registry, runtimeDir string, limit time.Duration, log *logrus.Entry) (*launcher, error) {
 	if len(runtimeDir) > maxRuntimeDir {
 		return nil, fmt.Errorf("runtime directory %s: %d bytes, %d fit before a socket's name", runtimeDir,
@@ -164,7 +164,6 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 		Plugins:          goplugin.PluginSet{hostapi.PluginName: &hostapi.Plugin{}},
 		Cmd:              i.cmd,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     2 * l.limit, // our limit comes first
 		Stderr:           i.stderr,
