@@ -44,6 +44,8 @@ var modes = []string{
 	// wants to be called when the job has run for value, a duration; at a periodic about some jobs,
 	// for each
 	"elapsed",
+	"mkdir",     // makes the directory value with the job's id, and fails if it exists
+	"forget",    // fails if this program has not had an earlier event of the job
 	"misfit",    // an outcome that the event does not take
 	"huge",      // a rejection with a message of so many bytes
 	"child",     // leaves a process behind that sleeps, its pid in the file value

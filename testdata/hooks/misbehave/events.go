@@ -28,17 +28,25 @@ func (h *hook) ExecjobEnd(c context.Context, r *request) (*outcome, error)      
 func (h *hook) ExechostStartup(c context.Context, r *request) (*outcome, error)  { return h.act(c, r) }
 func (h *hook) ExechostPeriodic(c context.Context, r *request) (*outcome, error) { return h.act(c, r) }
 
+// A field of the interface's own name would hide its method.
+type (
+	begin    = hostapi.ExecjobBegin
+	launch   = hostapi.ExecjobLaunch
+	end      = hostapi.ExecjobEnd
+	periodic = hostapi.ExechostPeriodic
+)
+
 // alone leaves of all methods the one of event e.
 func (h *hook) alone(e hostapi.Event) (any, error) {
 	switch e {
 	case hostapi.EventBegin:
-		return struct{ hostapi.ExecjobBegin }{h}, nil
+		return struct{ begin }{h}, nil
 	case hostapi.EventLaunch:
-		return struct{ hostapi.ExecjobLaunch }{h}, nil
+		return struct{ launch }{h}, nil
 	case hostapi.EventEnd:
-		return struct{ hostapi.ExecjobEnd }{h}, nil
+		return struct{ end }{h}, nil
 	case hostapi.EventPeriodic:
-		return struct{ hostapi.ExechostPeriodic }{h}, nil
+		return struct{ periodic }{h}, nil
 	}
 	return nil, fmt.Errorf("alone: no form for %s", e)
 }

@@ -114,6 +114,15 @@ func (h *hook) misbehave(ctx context.Context, req *hostapi.Request) (out *hostap
 		syscall.Write(2, []byte(`{"@level":"info","@message":7}`+"\n"))
 		fmt.Fprint(os.Stderr, "printed without a line feed")
 		return nil, nil, true
+	case "mkdir":
+		return nil, os.Mkdir(h.Value+req.Job.ID, 0o755), true
+	case "forget":
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.calls[req.Job.ID] < 2 {
+			return nil, errors.New("the job is not known"), true
+		}
+		return nil, nil, true
 	case "huge":
 		length, err := strconv.Atoi(h.Value)
 		return &hostapi.Outcome{Reject: true, Message: strings.Repeat("x", length)}, err, true
