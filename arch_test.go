@@ -57,6 +57,8 @@ var edges = map[string][]string{
 	"internal/reports":   {"hostapi", "internal/disk", "internal/passwd", "internal/report", "internal/series"},
 	"internal/plugin":    {"hostapi", "internal/disk", "internal/passwd"},
 	"internal/passwd":    {},
+	"internal/conformance": {"hostapi", "internal/kernfs", "internal/passwd", "internal/plugin",
+		"internal/proc"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/passwd", "internal/pbs", "internal/plugin",
 		"internal/report", "internal/reports", "internal/series", "internal/usage"},
 	"internal/api":     {"hostapi", "internal/disk", "internal/report"},
@@ -108,8 +110,9 @@ var edges = map[string][]string{
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr", "internal/api",
-		"internal/config", "internal/daemon", "internal/doctor", "internal/mom", "internal/openpbs",
+	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr",
+		"internal/api", "internal/config", "internal/conformance", "internal/daemon", "internal/doctor",
+		"internal/mom", "internal/openpbs",
 		"internal/pam", "internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
 		"internal/reports", "internal/settings", "internal/tm", "internal/top", "internal/web"},
 }
@@ -123,8 +126,9 @@ var testOnly = []string{
 
 // libraries lists who may import what from outside: one door for each.
 var libraries = map[string][]string{
-	"github.com/hashicorp/go-plugin":   {"hostapi", "hostapi/hooktest", "internal/plugin"},
-	"google.golang.org/grpc":           {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb", "internal/plugin"},
+	"github.com/hashicorp/go-plugin": {"hostapi", "hostapi/hooktest", "internal/plugin"},
+	"google.golang.org/grpc": {"hostapi", "hostapi/hooktest", "hostapi/internal/hookpb",
+		"internal/conformance", "internal/plugin"},
 	"github.com/spf13/cobra":           {"cmd/hookhost"},
 	"github.com/containerd/cgroups/v3": {"internal/cgroup", "internal/doctor"},
 	"github.com/prometheus/procfs":     {"internal/doctor"},

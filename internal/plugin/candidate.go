@@ -46,6 +46,13 @@ func (c *Candidate) Call(ctx context.Context, req *hostapi.Request) (*hostapi.Ou
 	return out, err
 }
 
+// Orphan closes the program's lifeline, as the end of the host would. The program must end by
+// itself; the channel is closed when it has.
+func (c *Candidate) Orphan() (ended <-chan struct{}) {
+	c.inst.host.Close()
+	return c.inst.exited
+}
+
 // Err returns why the program is useless: a call crashed it, overran the alarm or was abandoned.
 // The kind is KindNode.
 func (c *Candidate) Err() error {

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
 )
 
 // ErrClosed is the error of Reload after Close has begun.
 var ErrClosed = errors.New("the host is closing")
 
-// Options are the parts of a Catalog. All are required.
+// Options are the parts of a Catalog. All but Dial are required.
 type Options struct {
 	Registry *Registry
 	// RuntimeDir is for sockets and is replaced. Nobody else may use it.
@@ -23,6 +24,7 @@ type Options struct {
 	StartTimeout time.Duration
 	Log          *logrus.Entry
 	Host         Host
+	Dial         []grpc.DialOption // of the connections to programs, such as interceptors for tests
 }
 
 // Catalog holds the hooks in force and their programs, in the order in which they run. Its methods
@@ -55,6 +57,7 @@ func Open(o Options) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.dial = o.Dial
 	c := &Catalog{registry: o.Registry, launcher: l, host: o.Host, gone: map[string]<-chan struct{}{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	for _, hook := range hooks {

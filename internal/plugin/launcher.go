@@ -25,6 +25,7 @@ type launcher struct {
 	limit    time.Duration
 	node     string
 	settings map[string]string
+	dial     []grpc.DialOption
 
 	log *logrus.Entry
 }
@@ -172,13 +173,13 @@ func (l *launcher) prepare(h Hook, log *logrus.Entry) (*instance, error) {
 		// Off, like go-plugin's own reading of the program's log, which panics at a line whose
 		// @message is not text.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
-		GRPCDialOptions: []grpc.DialOption{
+		GRPCDialOptions: append([]grpc.DialOption{
 			grpc.WithIdleTimeout(0), // no timer while nothing happens
 			// The windows have a fixed size. Otherwise each message and each answer would trigger a
 			// ping, which would wake both sides twice more.
 			grpc.WithStaticStreamWindowSize(hostapi.Window), grpc.WithStaticConnWindowSize(hostapi.Window),
 			grpc.WithChainStreamInterceptor(i.conn.note),
-		},
+		}, l.dial...),
 	})
 	return i, nil
 }
