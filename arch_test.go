@@ -28,6 +28,7 @@ var edges = map[string][]string{
 	"hostapi":                 {"hostapi/internal/hookpb"},
 	"hostapi/internal/hookpb": {},
 	"hostapi/hooktest":        {"hostapi"},
+	"hostapi/examples/deny":   {"hostapi"},
 
 	"internal/config":    {"integrations/openpbs/table", "internal/devrule", "internal/kernfs", "internal/pbs"},
 	"internal/pbs":       {},

@@ -141,7 +141,7 @@ func TestHooksPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/hooks.md")
 	must.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	for i, path := range []string{"../testdata/hooks/deny/main.go", "../testdata/hooks/deny/main_test.go"} {
+	for i, path := range []string{"examples/deny/main.go", "examples/deny/main_test.go"} {
 		source, err := os.ReadFile(path)
 		must.NoError(t, err)
 		if i >= len(blocks) {

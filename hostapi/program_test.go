@@ -24,14 +24,14 @@ import (
 
 var programsDir string // for TestMain to remove
 
-// programs builds the hooks of testdata/hooks and returns their directory.
+// programs builds the hooks of examples and testdata/hooks and returns their directory.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "hookprograms")
 	if err != nil {
 		return "", err
 	}
 	programsDir = dir
-	out, err := exec.Command("go", "build", "-o", dir, "../testdata/hooks/...").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir, "./examples/deny", "../testdata/hooks/...").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build hooks: %w\n%s", err, out)
 	}

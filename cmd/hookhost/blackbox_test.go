@@ -63,7 +63,7 @@ func build(ctx context.Context, dir string) error {
 		"hookhost": ".", "pbs-attach": "../pbs-attach", "hooks/cgroup": "../../hooks/cgroup",
 		"hooks/devices": "../../hooks/devices", "hooks/walltime": "../../hooks/walltime",
 		"hooks/mpi": "../../hooks/mpi", "hooks/private": "../../hooks/private",
-		"hooks/container": "../../hooks/container", "samples/deny": "../../testdata/hooks/deny",
+		"hooks/container": "../../hooks/container", "samples/deny": "../../hostapi/examples/deny",
 		"openpbs/pbs_python": "../../cmd/pbs-python",
 	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, out), pkg)

@@ -1,5 +1,5 @@
-// Package plugintest has helpers for the tests of the host and of its programs: the hooks of
-// testdata/hooks, their registration, a log.
+// Package plugintest has helpers for the tests of the host and of its programs: the hooks deny and
+// misbehave, their registration, a log.
 package plugintest
 
 import (
@@ -23,17 +23,18 @@ import (
 
 var built string // made by Programs, to remove at the end
 
-// Programs returns the directory with the hooks of testdata/hooks, which the first call builds. The
-// program misbehave is there under several names, one for each fault at its start. RemovePrograms
-// removes the directory.
+// Programs returns the directory with the hooks deny and misbehave, which the first call builds.
+// misbehave is there under several names, one for each fault at its start. RemovePrograms removes
+// the directory.
 var Programs = sync.OnceValue(func() string {
 	dir, err := os.MkdirTemp("", "hhtest-hooks-")
 	if err != nil {
 		panic(err)
 	}
 	built = dir
-	const from = "github.com/hookhost/hookhost/testdata/hooks/"
-	build := exec.Command("go", "build", "-o", dir+"/", from+"deny", from+"misbehave")
+	const module = "github.com/hookhost/hookhost/"
+	build := exec.Command("go", "build", "-o", dir+"/", module+"hostapi/examples/deny",
+		module+"testdata/hooks/misbehave")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-type deny struct {
+type hook struct {
 	Most int `toml:"most"` // cpus that a job may have
 }
 
-func newDeny(s *hostapi.Setup) (any, error) {
-	d := &deny{Most: 4}
-	return d, s.Decode(d)
+func newHook(s *hostapi.Setup) (any, error) {
+	h := &hook{Most: 4}
+	return h, s.Decode(h)
 }
 
-func (d *deny) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
+func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	asked := req.Job.ResourceList["ncpus"]
 	if asked == "" {
 		return nil, nil // accepted
@@ -28,10 +28,10 @@ func (d *deny) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err != nil {
 		return nil, hostapi.Errorf(hostapi.KindJob, "ncpus=%s: %w", asked, err)
 	}
-	if n > d.Most {
-		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("ncpus=%d: at most %d on this host", n, d.Most)}, nil
+	if n > h.Most {
+		return &hostapi.Outcome{Reject: true, Message: fmt.Sprintf("ncpus=%d: at most %d on this host", n, h.Most)}, nil
 	}
 	return nil, nil
 }
 
-func main() { hostapi.Serve(newDeny) }
+func main() { hostapi.Serve(newHook) }

@@ -21,7 +21,7 @@ func TestJobOfTooManyCPUsIsRejected(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := hooktest.New(t, newDeny, tt.config)
+			h := hooktest.New(t, newHook, tt.config)
 			out, err := h.Call(t.Context(), &hostapi.Request{
 				Event: hostapi.EventBegin,
 				Job:   &hostapi.Job{ID: "1.server", ResourceList: hostapi.Resources{"ncpus": tt.ncpus}},
