@@ -28,6 +28,7 @@ var edges = map[string][]string{
 	"hostapi":                 {"hostapi/internal/hookpb"},
 	"hostapi/internal/hookpb": {},
 	"hostapi/hooktest":        {"hostapi"},
+	"hostapi/examples":        {},
 	"hostapi/examples/deny":   {"hostapi"},
 
 	"internal/config":    {"integrations/openpbs/table", "internal/devrule", "internal/kernfs", "internal/pbs"},
@@ -111,7 +112,7 @@ var edges = map[string][]string{
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
-	"cmd/hookhost": {"hostapi", "integrations/openpbs", "integrations/openpbs/qmgr",
+	"cmd/hookhost": {"hostapi", "hostapi/examples", "integrations/openpbs", "integrations/openpbs/qmgr",
 		"internal/api", "internal/config", "internal/conformance", "internal/daemon", "internal/doctor",
 		"internal/mom", "internal/openpbs",
 		"internal/pam", "internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",

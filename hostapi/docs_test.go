@@ -136,17 +136,24 @@ func schemaType(t reflect.Type) string {
 	return "integer"
 }
 
-// The program in docs/hooks.md is the one that the tests build.
-func TestHooksPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/hooks.md")
-	must.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
-	for i, path := range []string{"examples/deny/main.go", "examples/deny/main_test.go"} {
-		source, err := os.ReadFile(path)
+// The programs in the pages about hooks are the ones that the tests build.
+func TestPagesShowTheExamples(t *testing.T) {
+	block := regexp.MustCompile("(?s)```(?:go|python)\n(.*?)```")
+	for path, files := range map[string][]string{
+		"../docs/hooks.md":              {"examples/deny/main.go", "examples/deny/main_test.go"},
+		"../docs/hooks-any-language.md": {"examples/deny-python/hook.py"},
+	} {
+		page, err := os.ReadFile(path)
 		must.NoError(t, err)
-		if i >= len(blocks) {
-			t.Fatalf("%d blocks of Go", len(blocks))
+		var shown, want []string
+		for _, m := range block.FindAllStringSubmatch(string(page), -1) {
+			shown = append(shown, m[1])
 		}
-		must.Equal(t, fmt.Sprintf("%s (-file +page)", path), string(source), blocks[i][1])
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			must.NoError(t, err)
+			want = append(want, string(source))
+		}
+		must.Equal(t, path+" (-files +page)", want, shown)
 	}
 }

@@ -32,8 +32,8 @@ takes effect in a running daemon at once. The attributes and their defaults:
 user=pbsuser is refused. To run a hook as the job's owner, register it in PBS with its own qmgr.
 
 The daemon starts an imported program at once. If the program does not run, 'hook import' prints a
-warning and 'hook list' shows the reason. 'hook test' tests a program before it is
-imported.`
+warning and 'hook list' shows the reason. 'hook new' writes a hook to start from, and 'hook test'
+tests a program before it is imported.`
 
 // startWait is how long import waits for the hook's program to start.
 const startWait = 10 * time.Second
@@ -55,7 +55,7 @@ func (c *cli) hookCommand() *cobra.Command {
 		func(r *plugin.Registry, args []string) error { return r.Delete(args[0]) })
 	change("set NAME ATTRIBUTE=VALUE...", "Set attributes of a hook", nArgs(2, -1),
 		func(r *plugin.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
-	cmd.AddCommand(c.hookTestCommand(), c.hookImportCommand(), c.hookListCommand())
+	cmd.AddCommand(c.hookNewCommand(), c.hookTestCommand(), c.hookImportCommand(), c.hookListCommand())
 	return cmd
 }
 

@@ -165,3 +165,27 @@ func TestHookThatWorksPasses(t *testing.T) {
 		t.Errorf("sockets left: %s, %v", sockets, err)
 	}
 }
+
+// docs/hooks-any-language.md lists the environment of a program.
+func TestPageListsTheEnvironmentOfAProgram(t *testing.T) {
+	page, err := os.ReadFile("../../docs/hooks-any-language.md")
+	must.NoError(t, err)
+	_, section, _ := strings.Cut(string(page), "\n## The start\n")
+	table, _, _ := strings.Cut(section, "\n1. ")
+	listed := map[string]bool{}
+	for line := range strings.Lines(table) {
+		names, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
+		for _, m := range regexp.MustCompile("`([A-Z_]+)`").FindAllStringSubmatch(names, -1) {
+			listed[m[1]] = true
+		}
+	}
+	program := filepath.Join(t.TempDir(), "environ")
+	must.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\ntr '\\0' '\\n' </proc/$$/environ >&2; exit 1\n"), 0o755))
+	r, err := Run(t.Context(), Options{Program: program, Alarm: time.Minute, Node: "n1", Dir: shortDir(t)})
+	must.NoError(t, err)
+	set := map[string]bool{}
+	for _, m := range regexp.MustCompile(`([A-Z_]+)=`).FindAllStringSubmatch(strings.Join(r.Log, "\n"), -1) {
+		set[m[1]] = true
+	}
+	must.Equal(t, "variables (-program +page)", set, listed)
+}

@@ -53,8 +53,8 @@ const (
 
 var hookName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
 
-// checkName returns an error unless the name is allowed for a site's hook.
-func checkName(name string) error {
+// CheckName returns an error unless the name is allowed for a site's hook.
+func CheckName(name string) error {
 	switch {
 	case !hookName.MatchString(name):
 		return fmt.Errorf("hook %q: a name has a letter and then up to 63 letters, digits and any of _.-", name)
@@ -67,7 +67,7 @@ func checkName(name string) error {
 // Create registers a hook with default attributes and no program. It returns errHookExists for a
 // name that is taken.
 func (r *Registry) Create(name string) error {
-	if err := checkName(name); err != nil {
+	if err := CheckName(name); err != nil {
 		return err
 	}
 	unlock, err := r.lock()
@@ -148,7 +148,7 @@ func (r *Registry) List() ([]Hook, error) {
 		case errors.Is(err, errNoHook): // deleted meanwhile
 			continue
 		case err == nil && !hookName.MatchString(name):
-			err = checkName(name)
+			err = CheckName(name)
 		}
 		if err != nil {
 			h = r.faulty(name, text, err)

@@ -53,12 +53,12 @@ func TestCreateGivesDefaults(t *testing.T) {
 
 func TestNamesOfHooksFollowPBS(t *testing.T) {
 	for _, name := range []string{"", "1x", ".x", "a/b", "a b", "PBSx", "PBS_cgroups", strings.Repeat("a", 65), "ä"} {
-		if err := checkName(name); err == nil {
+		if err := CheckName(name); err == nil {
 			t.Errorf("%q is taken for a name", name)
 		}
 	}
 	for _, name := range []string{"x", "pbs", "A.b-c_9", strings.Repeat("a", 64)} {
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
