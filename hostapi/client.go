@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -53,13 +54,16 @@ func (c *Client) Configure(ctx context.Context, data SetupData) (Info, error) {
 	if reply.Error != nil {
 		return Info{}, replyError(reply.Error)
 	}
-	var info Info
 	for _, name := range reply.Events {
-		e, err := ParseEvent(name)
-		if err != nil {
+		if _, err := ParseEvent(name); err != nil {
 			return Info{}, Errorf(KindInternal, "configure: %w", err)
 		}
-		info.Events = append(info.Events, e)
+	}
+	var info Info
+	for _, e := range Events() { // a program may name them in any order
+		if slices.Contains(reply.Events, string(e)) {
+			info.Events = append(info.Events, e)
+		}
 	}
 	if len(info.Events) == 0 {
 		return Info{}, Errorf(KindInternal, "configure: the hook handles no event")
