@@ -140,6 +140,6 @@ func writeTest(w io.Writer, r *conformance.Report) {
 	if len(r.Log) > 0 {
 		fmt.Fprintf(w, "\nThe log of the program, as hookhost would write it:\n  %s\n", strings.Join(r.Log, "\n  "))
 	}
-	fmt.Fprintf(w, "\n%d ok, %d untested, %d refused, %d faults\n", r.Count(conformance.OK),
+	fmt.Fprintf(w, "\nok %d, untested %d, refused %d, fault %d\n", r.Count(conformance.OK),
 		r.Count(conformance.Untested), r.Count(conformance.Refused), r.Count(conformance.Fault))
 }

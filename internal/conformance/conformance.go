@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,11 +76,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		c.done()
 	}
 	if t.report.Passed = t.report.Count(OK) == len(t.report.Checks); !t.report.Passed {
-		// The host's own lines about crashes that the test has caused explain nothing.
-		crash := fmt.Sprintf("level=error msg=%q", "hook "+t.report.Hook+": crashed: ")
-		t.report.Log = slices.DeleteFunc(lines, func(line string) bool {
-			return strings.HasPrefix(line, strings.TrimSuffix(crash, `"`))
-		})
+		t.report.Log = lines
 	}
 	return t.report, nil
 }

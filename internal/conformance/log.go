@@ -2,6 +2,9 @@ package conformance
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,8 +14,7 @@ import (
 // maxLog bounds the log that a report has, in bytes.
 const maxLog = 64 << 10
 
-// log holds what the host logs during a test: the program's lines and its crashes. The zero value
-// is empty.
+// log holds what the host logs about a program: the program's lines, and why it did not start.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -22,22 +24,28 @@ type log struct {
 func (l *log) entry() *logrus.Entry {
 	to := logrus.New()
 	to.SetOutput(l)
-	to.SetFormatter(&logrus.TextFormatter{DisableColors: true, DisableTimestamp: true})
-	to.AddHook(l)
+	to.SetFormatter(l)
 	return logrus.NewEntry(to)
 }
 
-// Levels implements logrus.Hook.
-func (l *log) Levels() []logrus.Level { return logrus.AllLevels }
-
-// Fire implements logrus.Hook. The host logs the length of a line that it has cut.
-func (l *log) Fire(e *logrus.Entry) error {
+// Format implements logrus.Formatter. The host's lines about crashes are left out: the test causes
+// most of them, and reports the others.
+func (l *log) Format(e *logrus.Entry) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if length, is := e.Data["length"].(int); is {
+	if strings.HasPrefix(e.Message, fmt.Sprintf("hook %v: crashed: ", e.Data["hook"])) {
+		return nil, nil
+	}
+	if length, is := e.Data["length"].(int); is { // of a line that the host has cut
 		l.cut = max(l.cut, length)
 	}
-	return nil
+	line := fmt.Appendf(nil, "%s: %s", e.Level, e.Message)
+	for _, key := range slices.Sorted(maps.Keys(e.Data)) {
+		if key != "hook" {
+			line = fmt.Appendf(line, " %s=%v", key, e.Data[key])
+		}
+	}
+	return append(line, '\n'), nil
 }
 
 // Write adds a line. What is beyond maxLog is lost.
