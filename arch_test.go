@@ -31,7 +31,8 @@ var edges = map[string][]string{
 	"hostapi/examples":        {},
 	"hostapi/examples/deny":   {"hostapi"},
 
-	"internal/config":    {"integrations/openpbs/table", "internal/devrule", "internal/kernfs", "internal/pbs"},
+	"internal/config": {"integrations/openpbs/table", "internal/devrule", "internal/kernfs", "internal/pbs",
+		"internal/spelling"},
 	"internal/pbs":       {},
 	"internal/kernfs":    {},
 	"internal/topology":  {"internal/kernfs"},
@@ -40,6 +41,7 @@ var edges = map[string][]string{
 	"internal/nodestate": {"internal/disk"},
 	"internal/tinyhttp":  {},
 	"internal/sample":    {},
+	"internal/spelling":  {},
 	"internal/cgroup":    {"hostapi", "internal/disk", "internal/kernfs", "internal/proc", "internal/sample"},
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
@@ -55,10 +57,11 @@ var edges = map[string][]string{
 	"internal/series":    {"hostapi"},
 	"internal/usage":     {"hostapi", "internal/pbs", "internal/series"},
 	"internal/jobstate":  {"hostapi", "internal/disk", "internal/pbs", "internal/series"},
-	"internal/report":    {"hostapi", "internal/jobstate", "internal/pbs", "internal/series", "internal/usage"},
-	"internal/reports":   {"hostapi", "internal/disk", "internal/passwd", "internal/report", "internal/series"},
-	"internal/plugin":    {"hostapi", "internal/disk", "internal/passwd"},
-	"internal/passwd":    {},
+	"internal/report": {"hostapi", "internal/jobstate", "internal/pbs", "internal/series", "internal/spelling",
+		"internal/usage"},
+	"internal/reports": {"hostapi", "internal/disk", "internal/passwd", "internal/report", "internal/series"},
+	"internal/plugin":  {"hostapi", "internal/disk", "internal/passwd", "internal/spelling"},
+	"internal/passwd":  {},
 	"internal/conformance": {"hostapi", "internal/kernfs", "internal/passwd", "internal/plugin",
 		"internal/proc"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/passwd", "internal/pbs", "internal/plugin",
@@ -116,7 +119,7 @@ var edges = map[string][]string{
 		"internal/api", "internal/config", "internal/conformance", "internal/daemon", "internal/doctor",
 		"internal/mom", "internal/openpbs",
 		"internal/pam", "internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
-		"internal/reports", "internal/settings", "internal/tm", "internal/top", "internal/web"},
+		"internal/reports", "internal/settings", "internal/spelling", "internal/tm", "internal/top", "internal/web"},
 }
 
 // testOnly packages may be imported from _test.go files alone.

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hookhost/hookhost/internal/mom"
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // version is set by the Makefile.
@@ -136,23 +138,40 @@ func pbsUsage(root *cobra.Command) {
 	})
 }
 
-// misuseFlags makes a wrong flag of any command a misuse.
+// misuseFlags makes a wrong flag of any command a misuse. For an unknown flag, the error names the
+// nearest one.
 func misuseFlags(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			if meant := spelling.Nearest(unknown.GetSpecifiedName(), names); meant != "" {
+				err = fmt.Errorf("%w: did you mean --%s?", err, meant)
+			}
+		}
 		return misuse(fmt.Errorf("%s: %w (see '%s --help')", cmd.Name(), err, cmd.CommandPath()))
 	})
 }
+
+// suggestionDistance is how many letters of a command may be wrong for cobra to suggest it.
+const suggestionDistance = 2
 
 // noArgs refuses arguments. For a command with subcommands these are unknown subcommands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if !cmd.HasParent() {
-		return misuse(fmt.Errorf("unknown command %q (see '%s --help')", args[0], cmd.CommandPath()))
-	}
 	if cmd.HasSubCommands() {
-		return misuse(fmt.Errorf("%s: unknown command %q (see '%s --help')", cmd.Name(), args[0], cmd.CommandPath()))
+		prefix, meant := "", ""
+		if cmd.HasParent() {
+			prefix = cmd.Name() + ": "
+		}
+		cmd.SuggestionsMinimumDistance = suggestionDistance
+		if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+			meant = ": did you mean " + strings.Join(names, " or ") + "?"
+		}
+		return misuse(fmt.Errorf("%sunknown command %q%s (see '%s --help')", prefix, args[0], meant, cmd.CommandPath()))
 	}
 	return misuse(fmt.Errorf("%s: takes no argument, got %q", cmd.Name(), args[0]))
 }

@@ -69,6 +69,9 @@ func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error 
 			return fmt.Errorf("--%s: %w", t.flag, err)
 		}
 	}
+	for i, state := range o.filter.States {
+		o.filter.States[i] = strings.ToLower(state)
+	}
 	switch {
 	case o.list.Limit < 0:
 		return fmt.Errorf("--limit: %d is negative", o.list.Limit)

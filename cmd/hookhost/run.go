@@ -22,6 +22,7 @@ import (
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/settings"
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // runOptions holds the request and the options of its report.
@@ -92,7 +93,8 @@ func (c *cli) run(ctx context.Context, o runOptions) error {
 	if o.report != "none" {
 		var err error
 		if format, err = formatNamed(o.report, stderr); err != nil {
-			return misuse(fmt.Errorf("run: --report: %w, none", err))
+			err = spelling.Unknown("format", o.report, append(report.FormatNames(), "none"))
+			return misuse(fmt.Errorf("run: --report: %w", err))
 		}
 	}
 	job, err := o.Check()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // Path is the path of the file unless HOOKHOST_CONFIG or --config names another.
@@ -236,7 +237,12 @@ func oneLine(text []byte, err error) error {
 	if errors.As(err, &strict) && len(strict.Errors) > 0 {
 		e := strict.Errors[0]
 		line, _ := e.Position()
-		return fmt.Errorf("line %d: unknown key %q", line, strings.Join(wholeKey(text, line, e.Key()), "."))
+		key := strings.Join(wholeKey(text, line, e.Key()), ".")
+		meant := spelling.Nearest(key, Keys())
+		if meant != "" {
+			meant = ": did you mean " + meant + "?"
+		}
+		return fmt.Errorf("line %d: unknown key %q%s", line, key, meant)
 	}
 	var decode *toml.DecodeError
 	if errors.As(err, &decode) {

@@ -86,8 +86,8 @@ enabled = "vntype in: fat"
 
 func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"[memory]\ndefautl = \"1gb\"", `line 2: unknown key "memory.defautl"`},
-		{"[memry]\n", `unknown key "memry"`},
+		{"[memory]\ndefautl = \"1gb\"", `line 2: unknown key "memory.defautl": did you mean memory.default?`},
+		{"[memry]\n", `unknown key "memry": did you mean memory?`},
 		{"[memory]\ndefault = \"banana\"", "line 2: memory.default"},
 		{"[memory]\nenabled = \"yes\"", `line 2: memory.enabled: "yes": want true, false, or a condition`},
 		{"[memory]\nreserve_percent = nan", "memory.reserve_percent = NaN"},

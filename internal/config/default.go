@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -87,6 +88,19 @@ func (f *File) Show(file string) ([]byte, error) {
 		lines[line-1] = strings.TrimSuffix(lines[line-1], "\n") + " # " + origin + "\n"
 	})
 	return []byte(strings.Join(lines, "")), nil
+}
+
+// Keys returns the names of all tables and settings, in the order of `config show`. The keys of a
+// [[device]] are not among them.
+func Keys() []string {
+	var keys []string
+	walk([]byte(defaults), func(key []string, _ int, _ *unstable.Node) {
+		if len(key) > 1 && !slices.Contains(keys, key[0]) {
+			keys = append(keys, key[0])
+		}
+		keys = append(keys, settingOf(key))
+	})
+	return keys
 }
 
 // settingOf returns the key of a setting: all [[device]] tables together are one.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // The values of the attributes type and user, spelled as qmgr spells them.
@@ -110,6 +111,9 @@ func (a Attributes) check() error {
 	return nil
 }
 
+// AttributeNames are the attributes that can be set, in the order of `list hook` in qmgr.
+var AttributeNames = []string{"type", "enabled", "event", "order", "alarm", "fail_action", "freq", "user", "debug"}
+
 // set sets an attribute to a value spelled as in qmgr's assignments.
 func (a *Attributes) set(attr, value string) error {
 	var err error
@@ -135,7 +139,7 @@ func (a *Attributes) set(attr, value string) error {
 			err = fmt.Errorf("a hook of type %s stays one", a.Type)
 		}
 	default:
-		return fmt.Errorf("%s: no attribute of a hook", attr)
+		return spelling.Unknown("attribute", attr, AttributeNames)
 	}
 	if err != nil {
 		return fmt.Errorf("%s = %s: %w", attr, value, err)

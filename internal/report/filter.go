@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // Filter selects the reports of a list. The zero Filter selects every job that has ended.
@@ -103,7 +104,7 @@ func (f Filter) Finished() bool {
 func (f Filter) Check() error {
 	for _, name := range f.States {
 		if states[name] == nil {
-			return fmt.Errorf("state %q: not one of %s", name, strings.Join(StateNames(), ", "))
+			return spelling.Unknown("state", name, StateNames())
 		}
 	}
 	return nil

@@ -1,12 +1,12 @@
 package report
 
 import (
-	"fmt"
 	"io"
 	"iter"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // A Format writes any number of reports: as one document if the format has documents, else one
@@ -22,12 +22,12 @@ var formats = map[string]Format{
 	"text": one((*Report).WriteText, "\n"),
 }
 
-// FormatNamed returns the format with that name. For an unknown name, the error lists the known
-// ones.
+// FormatNamed returns the format with that name. For an unknown name, the error names the nearest
+// one or lists all.
 func FormatNamed(name string) (Format, error) {
 	f, ok := formats[name]
 	if !ok {
-		return nil, fmt.Errorf("format %q: not one of %s", name, strings.Join(FormatNames(), ", "))
+		return nil, spelling.Unknown("format", name, FormatNames())
 	}
 	return f, nil
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"iter"
 	"math"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // List describes how reports are shown together, one per row.
@@ -116,7 +117,7 @@ func columnsNamed(names []string) ([]csvColumn, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(csvColumns, func(c csvColumn) bool { return c.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("column %q: not one of %s", name, strings.Join(ColumnNames(), ", "))
+			return nil, spelling.Unknown("column", name, ColumnNames())
 		}
 		columns = append(columns, csvColumns[i])
 	}

@@ -101,9 +101,15 @@ func TestColumnsAreNamedAsInCSV(t *testing.T) {
 	lines, err := csv.NewReader(strings.NewReader(writtenBy(t, l.CSV(), casesInOrder()[1:2]))).ReadAll()
 	must.NoError(t, err)
 	must.Equal(t, "", [][]string{{"oom_kills", "job", "state"}, {"1", "102.srv", "oom"}}, lines)
-	for _, bad := range []List{{Columns: []string{"job", "MEM"}}, {Sort: "size"}, {Sort: "--job"}} {
-		if err := bad.Check(); err == nil || !strings.Contains(err.Error(), "walltime_seconds") {
-			t.Errorf("%+v: %v, want the names that there are", bad, err)
+	for _, tt := range []struct {
+		bad  List
+		want string
+	}{
+		{List{Columns: []string{"job", "MEM"}}, "did you mean mem_bytes?"}, {List{Sort: "size"}, "walltime_seconds"},
+		{List{Sort: "--job"}, "did you mean job?"},
+	} {
+		if err := tt.bad.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %s", tt.bad, err, tt.want)
 		}
 	}
 	every := List{Columns: ColumnNames(), Sort: "-notes"}
