@@ -40,7 +40,8 @@ func (c *cli) attachCommand() *cobra.Command {
 		Short: "Add a process and its session to a job, or run a command in a job",
 		Long: `Add the process PID and the other processes of its session to JOB. With CMD, add the calling process
 to JOB and run CMD. Options, messages and exit status are those of pbs_attach, and the program also
-works under that name. Without -j, JOB is the only job that the process's user has on this host.
+works under that name. JOB may be 12 for 12.server. Without -j, JOB is the only job that the
+process's user has on this host.
 
 Only root and the job's owner may add processes, and only processes of the owner. If the daemon is
 restarting or busy with other attaches, the command waits for it for up to 10 seconds.
@@ -78,6 +79,7 @@ container cannot be added with -p or -P.`,
 // attach does everything that cmd/pbs-attach leaves to it, or the whole attach if called by its own
 // name.
 func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
+	var err error
 	pid, wrong := o.check()
 	if len(wrong) > 0 && isPBS(c.called) { // one line each, without a name in front
 		for _, err := range wrong {
@@ -97,6 +99,9 @@ func (c *cli) attach(cmd *cobra.Command, o attachOptions) error {
 	}
 	if o.pid == "" {
 		pid = os.Getpid()
+	}
+	if o.job, err = tm.WholeID(cmd.Context(), c.Socket, o.job); err != nil {
+		return attachError(err)
 	}
 	attached, err := tm.Attach(cmd.Context(), c.Socket, o.job, pid)
 	if err != nil {

@@ -7,18 +7,25 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sort"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 func (c *cli) jobsCommand() *cobra.Command {
 	var asJSON, mine bool
+	var user string
 	cmd := &cobra.Command{
-		Use: "jobs [--mine] [--json]", Short: "List the jobs on this host, or print a job's time left", Args: noArgs,
-		Long: `List the live jobs on this host. Root sees all jobs, other users see their own.
+		Use: "jobs [-u USER] [--json] [JOB...]", Short: "List the jobs on this host, or print a job's time left",
+		Args: nArgs(0, -1),
+		Long: `List the live jobs on this host. Root sees all jobs, other users see their own. JOB is a job's id or
+its beginning up to a dot (12 for 12.server), or the job's name.
 
   LEFT     the time until the job's walltime runs out; "-" if it has no limit
   CPULIST  its cpus
@@ -38,7 +45,10 @@ a job, --mine fails. Without a daemon, both forms fail.`,
       ./work --one-step || exit
   done
   ./work --save`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if mine && (len(args) > 0 || user != "") {
+				return misuse(errors.New("jobs --mine: takes no JOB and no USER"))
+			}
 			if mine {
 				return c.jobsMine(cmd, asJSON)
 			}
@@ -50,6 +60,9 @@ a job, --mine fails. Without a daemon, both forms fail.`,
 			jobs, err := client.Jobs(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if jobs, err = chosenJobs(jobs, user, args); err != nil {
+				return fmt.Errorf("jobs: %w", err)
 			}
 			sort.Slice(jobs, func(i, j int) bool { return jobs[i].Begun.Before(jobs[j].Begun) })
 			if asJSON {
@@ -63,8 +76,29 @@ a job, --mine fails. Without a daemon, both forms fail.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVarP(&user, "user", "u", "", "jobs of this `USER`, by name or number")
 	cmd.Flags().BoolVar(&mine, "mine", false, "print the seconds left of the calling job; with --json the job itself")
 	return cmd
+}
+
+// chosenJobs returns the jobs of a user, or of all for "", that the arguments name. It fails if an
+// argument names none.
+func chosenJobs(jobs []api.Job, user string, names []string) ([]api.Job, error) {
+	found := make([]bool, len(names))
+	chosen := slices.DeleteFunc(jobs, func(j api.Job) bool {
+		ofUser := user == "" || j.Job.Owner.User == user || strconv.Itoa(j.Job.Owner.UID) == user
+		named := len(names) == 0
+		for i, name := range names {
+			if pbs.NamesJob(name, j.Job.ID) || strings.EqualFold(name, j.Job.Name) {
+				found[i], named = true, true
+			}
+		}
+		return !ofUser || !named
+	})
+	if i := slices.Index(found, false); i >= 0 {
+		return nil, fmt.Errorf("job %s: not on this host, or it has ended: see 'hookhost report %[1]s'", names[i])
+	}
+	return chosen, nil
 }
 
 // jobsMine prints the job in which it is called. The caller's cgroup shows which job that is, since

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +34,9 @@ func (c *cli) reportCommand() *cobra.Command {
 		Long: `Show what jobs used on each of their hosts, while they run and after they have ended. Users other
 than root see only their own jobs, and only from the daemon.
 
+JOB is a job's id or its beginning up to a dot (12 for 12.server), or the job's name. If several
+jobs match, the error lists them.
+
 FILEs are joined into one report, without a daemon. They contain the output of "report --json JOB"
 from each host of one job. A host's figures come from its own file, the rest from the mother
 superior's. A FILE is - for standard input, a name with a / in it, or a name that ends in .json or
@@ -40,7 +46,8 @@ Without JOB, the text format is a table of the newest jobs, with running jobs fi
 formats list every finished job, oldest first. csv also lists the running jobs, at its end. These
 options select jobs:
 
-  --user NAME       jobs of this owner, by name or number
+  -u, --user USER   jobs of this owner, by name or number
+  -N, --name NAME   jobs of this name
   --since, --until  jobs that ended in this period; --since includes running jobs, --until does not
   --state STATE,... jobs in any of these states:
                     running      has not ended; json, html and pbs include it only if it is named
@@ -64,9 +71,9 @@ Here --state selects jobs. To use another state directory, set HOOKHOST_STATE.
 
 Exit status: 0; 1 if a report does not exist or cannot be read. Without JOB, also 1 if some reports
 are damaged. The others are shown, and standard error names the damaged files.`,
-		Example: `  hookhost report 12.srv
+		Example: `  hookhost report 12
   for h in n1 n2 n3; do ssh $h hookhost report --json 12.srv; done | hookhost report -
-  hookhost report --user alice --since 3d --state failed
+  hookhost report -u alice --since 3d --state failed
   hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
   hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes,mem_limit_bytes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -138,9 +145,6 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 		if isFile(id) != isFile(jobs[0]) {
 			return fmt.Errorf("%s and %s: a JOB and a FILE cannot be shown together", jobs[0], id)
 		}
-		if err := hostapi.CheckJobID(id); err != nil && !isFile(id) {
-			return err
-		}
 	}
 	return o.listOptions.check(cmd, o.format, len(jobs) > 0)
 }
@@ -154,7 +158,7 @@ func (c *cli) reportJobs(ctx context.Context, ids []string, o *reportOptions, ou
 	var errs []error
 	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
 		for _, id := range ids {
-			r, err := c.reportOf(ctx, id)
+			r, err := c.reportNamed(ctx, id)
 			if err != nil {
 				errs = append(errs, err)
 			} else if !yield(r) {
@@ -182,6 +186,41 @@ func begin(reports iter.Seq[*report.Report]) (begun iter.Seq[*report.Report], st
 	}, stop, some
 }
 
+// mostMeant is how many jobs an error lists if an argument means several.
+const mostMeant = 8
+
+// reportNamed returns the report of the job that an argument means. The argument is the job's id,
+// its beginning up to a dot, or the job's name. If several jobs match, the error lists them, newest
+// first.
+func (c *cli) reportNamed(ctx context.Context, given string) (*report.Report, error) {
+	f := report.Filter{Name: given, States: []string{"running", "finished"}, Limit: mostMeant + 1}
+	notFound := fmt.Errorf("job %s: %w", given, api.ErrNotFound)
+	if hostapi.CheckJobID(given) == nil {
+		r, err := c.reportOf(ctx, given)
+		if !errors.Is(err, api.ErrNotFound) {
+			return r, err
+		}
+		f.Name, f.Job, notFound = "", given, err
+	}
+	var ids []string
+	err := c.findReports(ctx, f, func(text json.RawMessage) bool {
+		r, err := report.FromArchive(text)
+		if err == nil && !slices.Contains(ids, r.Job) {
+			ids = append(ids, r.Job)
+		}
+		return true
+	})
+	switch len(ids) {
+	case 0:
+		return nil, cmp.Or(err, notFound)
+	case 1:
+		return c.reportOf(ctx, ids[0])
+	case mostMeant + 1:
+		ids[mostMeant] = "..."
+	}
+	return nil, fmt.Errorf("job %s: several match, name one by its id: %s", given, strings.Join(ids, ", "))
+}
+
 // reportOf asks the daemon. If none runs, root reads the report of a finished job.
 func (c *cli) reportOf(ctx context.Context, id string) (*report.Report, error) {
 	client, err := api.Dial(c.Socket)
@@ -205,7 +244,7 @@ func (c *cli) reportOf(ctx context.Context, id string) (*report.Report, error) {
 		return nil, fmt.Errorf("report of job %s: %w", id, err)
 	}
 	if r == nil {
-		return nil, fmt.Errorf("job %s: no report found, and no daemon runs that could know the job", id)
+		return nil, fmt.Errorf("job %s: %w: no report, and no daemon runs that could know the job", id, api.ErrNotFound)
 	}
 	return r, nil
 }

@@ -30,7 +30,8 @@ type listOptions struct {
 
 func (o *listOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.filter.User, "user", "", "jobs of this user, by name or number")
+	f.StringVarP(&o.filter.User, "user", "u", "", "jobs of this `USER`, by name or number")
+	f.StringVarP(&o.filter.Name, "name", "N", "", "jobs of this `NAME`")
 	f.StringVar(&o.since, "since", "", "jobs that ended at this time or later, or still run")
 	f.StringVar(&o.until, "until", "", "jobs that ended before this time")
 	f.StringSliceVar(&o.filter.States, "state", nil, strings.Join(report.StateNames(), ", ")+"; comma-separated")
@@ -44,7 +45,7 @@ func (o *listOptions) flags(cmd *cobra.Command) {
 func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error {
 	f := cmd.Flags()
 	if jobs {
-		for _, name := range []string{"user", "since", "until", "state", "host", "limit"} {
+		for _, name := range []string{"user", "name", "since", "until", "state", "host", "limit"} {
 			if f.Changed(name) {
 				return fmt.Errorf("--%s: selects among all jobs, so it cannot be used with a JOB or FILE", name)
 			}

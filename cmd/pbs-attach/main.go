@@ -69,6 +69,9 @@ func parse(args []string) (c call, plain bool) {
 		value := args[1]
 		switch args[0] {
 		case "-j":
+			if !strings.Contains(value, ".") { // hookhost finds the job with that number
+				return call{}, false
+			}
 			c.job = value
 		case "-p":
 			var err error

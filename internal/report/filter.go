@@ -14,6 +14,8 @@ import (
 
 // Filter selects the reports of a list. The zero Filter selects every job that has ended.
 type Filter struct {
+	Job    string    // the id, or its beginning up to a dot; see pbs.NamesJob
+	Name   string    // of the job; case does not matter
 	User   string    // the owner, by name or number
 	Since  time.Time // ended then or later, or has not ended
 	Until  time.Time // ended before
@@ -113,6 +115,8 @@ func (f Filter) Check() error {
 // Matches reports whether f selects a report. It ignores Limit.
 func (f Filter) Matches(r *Report) bool {
 	switch {
+	case f.Job != "" && !pbs.NamesJob(f.Job, r.Job):
+	case f.Name != "" && !strings.EqualFold(f.Name, r.Name):
 	case f.User != "" && !f.ofUser(r):
 	case !f.Since.IsZero() && r.End != nil && r.End.Before(f.Since):
 	case !f.Until.IsZero() && (r.End == nil || !r.End.Before(f.Until)):
@@ -159,6 +163,8 @@ func (f Filter) Values() url.Values {
 			v.Set(key, value)
 		}
 	}
+	set("job", f.Job, f.Job != "")
+	set("name", f.Name, f.Name != "")
 	set("user", f.User, f.User != "")
 	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
 	set("until", f.Until.Format(time.RFC3339Nano), !f.Until.IsZero())
@@ -173,6 +179,10 @@ func ParseFilter(v url.Values) (f Filter, err error) {
 	for key := range v {
 		value := v.Get(key)
 		switch key {
+		case "job":
+			f.Job = value
+		case "name":
+			f.Name = value
 		case "user":
 			f.User = value
 		case "since":

@@ -3,6 +3,7 @@ package report
 import (
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,8 +64,12 @@ func TestFilterChoosesByUserHostAndEnd(t *testing.T) {
 	}{
 		"nothing":         {Filter{}, true, false},
 		"both":            {Filter{States: all}, true, true},
+		"its id":          {Filter{States: all, Job: r.Job}, true, false},
+		"its number":      {Filter{States: all, Job: "1"}, false, true},
+		"its name":        {Filter{States: all, Name: strings.ToUpper(r.Name)}, true, false},
+		"part of a name":  {Filter{States: all, Name: r.Name[1:]}, false, false},
 		"its user":        {Filter{States: all, User: "alice"}, true, true},
-		"its number":      {Filter{States: all, User: "1000"}, true, true},
+		"its user's uid":  {Filter{States: all, User: "1000"}, true, true},
 		"another user":    {Filter{States: all, User: "bob"}, false, false},
 		"another number":  {Filter{States: all, User: "0"}, false, false},
 		"a host":          {Filter{States: all, Host: "n4"}, true, false},
@@ -84,10 +89,7 @@ func TestFilterChoosesByUserHostAndEnd(t *testing.T) {
 		}
 		again, err := ParseFilter(tt.f.Values())
 		must.NoError(t, err)
-		if !slices.Equal(again.States, tt.f.States) || again.User != tt.f.User || again.Host != tt.f.Host ||
-			!again.Since.Equal(tt.f.Since) || !again.Until.Equal(tt.f.Until) {
-			t.Errorf("%s: %+v came back as %+v", name, tt.f, again)
-		}
+		must.Equal(t, name, tt.f, again)
 	}
 	if err := (Filter{States: []string{"asleep"}}).Check(); err == nil {
 		t.Error("a state that is none")
@@ -122,6 +124,7 @@ func TestTimesAsPeopleTypeThem(t *testing.T) {
 
 // FuzzParseFilter reads a query of a list of reports, and what that becomes as a query.
 func FuzzParseFilter(f *testing.F) {
+	f.Add("job=12&name=x")
 	f.Add("user=u&since=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00.5%2B01:00&state=ok,oom&host=n1&limit=5")
 	f.Add("limit=-1")
 	f.Add("state=")
@@ -138,7 +141,8 @@ func FuzzParseFilter(f *testing.F) {
 			return
 		}
 		again, err := ParseFilter(got.Values())
-		if err != nil || !got.Since.Equal(again.Since) || !got.Until.Equal(again.Until) || got.User != again.User ||
+		if err != nil || !got.Since.Equal(again.Since) || !got.Until.Equal(again.Until) ||
+			got.User != again.User || got.Job != again.Job || got.Name != again.Name ||
 			!slices.Equal(got.States, again.States) || got.Host != again.Host || got.Limit != again.Limit {
 			t.Errorf("%q: %+v, as a query %+v, %v", text, got, again, err)
 		}

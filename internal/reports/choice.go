@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/internal/passwd"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -51,6 +52,7 @@ func (c choice) has(n Name) bool {
 	switch {
 	case !c.May(n.UID):
 	case c.Skip != nil && c.Skip(n):
+	case c.Job != "" && !pbs.NamesJob(inName(c.Job), n.Job):
 	case c.named && n.UID >= 0 && n.UID != c.uid:
 	case n.End.Before(c.Since):
 	case !c.Until.IsZero() && !n.End.Before(c.Until):
@@ -64,7 +66,7 @@ func (c choice) has(n Name) bool {
 // matches reports whether the query matches a report whose name already does. The name does not
 // contain everything.
 func (c choice) matches(n Name, text json.RawMessage) (bool, error) {
-	if c.Host == "" && (c.User == "" || c.named && n.UID >= 0) {
+	if c.Job == "" && c.Name == "" && c.Host == "" && (c.User == "" || c.named && n.UID >= 0) {
 		return true, nil
 	}
 	r, err := report.FromArchive(text)

@@ -173,6 +173,7 @@ func TestQueriesChooseByName(t *testing.T) {
 	s.put(t, ended("1.x", alice, noon, 0), ended("2.x", bob, noon.Add(day), 1),
 		ended("3.x", alice, noon.Add(day+time.Millisecond), 256+9), ended("4.x", bob, noon.Add(2*day), 0))
 	oom := ended("5.x", alice, noon.Add(3*day), 0)
+	oom.Name = "batch"
 	oom.Hosts["n2"] = &hostapi.HostUsage{OOMKills: new(int64(1))}
 	s.put(t, oom)
 	since := func(d time.Duration) time.Time { return noon.Add(d) }
@@ -194,6 +195,11 @@ func TestQueriesChooseByName(t *testing.T) {
 		{"killed or oom", Query{Filter: report.Filter{States: []string{"killed", "oom"}}}, "3.x 5.x"},
 		{"finished", Query{Filter: report.Filter{States: []string{"finished"}}}, "1.x 2.x 3.x 4.x 5.x"},
 		{"host", Query{Filter: report.Filter{Host: "n2"}}, "5.x"},
+		{"a number", Query{Filter: report.Filter{Job: "3"}}, "3.x"},
+		{"a job", Query{Filter: report.Filter{Job: "3.x"}}, "3.x"},
+		{"a job of a user", Query{Filter: report.Filter{Job: "3", User: "1001"}}, ""},
+		{"no number", Query{Filter: report.Filter{Job: "x"}}, ""},
+		{"a name", Query{Filter: report.Filter{Name: "BATCH", Limit: 1}}, "5.x"},
 		{"own", Query{May: func(uid int) bool { return uid == bob }}, "2.x 4.x"},
 		{"skipped", Query{Skip: func(n Name) bool { return n.IsOf(oom) }}, "1.x 2.x 3.x 4.x"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -31,6 +32,33 @@ func Attach(ctx context.Context, socket, job string, pid int) (api.Attached, err
 	return Retry(ctx, socket, attachTime, func(client *api.Client) (api.Attached, error) {
 		return client.Attach(ctx, job, pid)
 	})
+}
+
+// WholeID returns the id of the only live job that the caller may see and that a number such as 12
+// means. It returns anything else as it is, including a number without a job. The error for several
+// jobs lists them.
+func WholeID(ctx context.Context, socket, given string) (string, error) {
+	if given == "" || strings.Contains(given, ".") {
+		return given, nil
+	}
+	jobs, err := once(socket, func(client *api.Client) ([]api.Job, error) { return client.Jobs(ctx) })
+	if err != nil { // Attach tries longer
+		return given, nil
+	}
+	var ids []string
+	for _, j := range jobs {
+		if pbs.NamesJob(given, j.Job.ID) {
+			ids = append(ids, j.Job.ID)
+		}
+	}
+	switch {
+	case len(ids) == 0 || slices.Contains(ids, given):
+		return given, nil
+	case len(ids) > 1:
+		return "", &api.Error{Status: http.StatusConflict, Kind: api.KindTMNotFound,
+			Message: fmt.Sprintf("job %s: several match, name one by its id: %s", given, strings.Join(ids, ", "))}
+	}
+	return ids[0], nil
 }
 
 // Retry calls the daemon at socket, and again after errors that may pass, for up to wait. A call
