@@ -69,7 +69,7 @@ var edges = map[string][]string{
 		"internal/report", "internal/reports", "internal/series", "internal/usage"},
 	"internal/api":     {"hostapi", "internal/disk", "internal/report"},
 	"internal/metrics": {"hostapi", "internal/api", "internal/host"},
-	"internal/top":     {"hostapi", "internal/api"},
+	"internal/top":     {"hostapi", "internal/api", "internal/pbs"},
 	"internal/web": {"hostapi", "internal/api", "internal/disk", "internal/jobstate", "internal/passwd",
 		"internal/report"},
 	"internal/mom": {"hostapi", "internal/kernfs", "internal/mountns", "internal/passwd", "internal/pbs",

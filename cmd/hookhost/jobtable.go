@@ -93,5 +93,5 @@ func size(bytes *int64) string {
 	if bytes == nil {
 		return "-"
 	}
-	return pbs.Size(*bytes).KB()
+	return pbs.Size(*bytes).Text()
 }

@@ -174,7 +174,7 @@ func TestOOMAtOnce(t *testing.T) {
 			toJobs = append(toJobs, e.known(i)-at)
 			kills++
 			if done++; done == 1 {
-				table := regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 65536kb +1 +1 +-\n$`)
+				table := regexp.MustCompile(`LIMIT +OOM +HOSTS +RANKS\n1\.oom .* 64 MiB +1 +1 +-\n$`)
 				if r := n.hookhost("jobs"); !table.MatchString(r.stdout) {
 					t.Errorf("jobs: %q", r.stdout)
 				}

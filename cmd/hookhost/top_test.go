@@ -91,7 +91,7 @@ func TestTopFollowsAJobOnATerminal(t *testing.T) {
 	once := ""
 	must.Eventually(t, "one frame has the job", func() bool {
 		once = n.hookhost("top", "--once").stdout
-		return strings.Contains(once, "?[2Jname") && strings.Contains(once, "/256m")
+		return strings.Contains(once, "?[2Jname") && strings.Contains(once, "/256M")
 	})
 	if strings.Contains(once, "\x1b") {
 		t.Errorf("escapes in %q", once)
@@ -102,7 +102,7 @@ func TestTopFollowsAJobOnATerminal(t *testing.T) {
 
 	term := newTerminal(n, 80, 24)
 	term.keys(filepath.Join(built, "hookhost")+" top --interval 500ms", "Enter")
-	screen := term.shows("1 job", "cpus busy", "59m", "/256m", "q quit")
+	screen := term.shows("1 job", "cpus busy", "59m", "/256M", "q quit")
 	if strings.Contains(screen, "STATE") {
 		t.Errorf("at 80 columns:\n%s", screen)
 	}
@@ -118,12 +118,12 @@ func TestTopFollowsAJobOnATerminal(t *testing.T) {
 	t.Log(term.shows("STATE", "running", "?[2Jname"))
 
 	daemon.stop()
-	term.shows("not reachable", "/256m")
+	term.shows("not reachable", "/256M")
 	n.serve()
 	must.Eventually(t, "the daemon is seen again", func() bool {
 		return !strings.Contains(term.tmux("capture-pane", "-p"), "not reachable")
 	})
-	term.shows("1 job", "/256m")
+	term.shows("1 job", "/256M")
 	term.keys("q")
 	term.shows("$ ")
 

@@ -193,7 +193,7 @@ func examineDevice(d topology.Device) Finding {
 		words = append(words, d.Model)
 	}
 	if d.Memory > 0 {
-		words = append(words, fmt.Sprintf("%.0f GiB", float64(d.Memory)/(1<<30)))
+		words = append(words, pbs.Size(d.Memory).Text())
 	}
 	if d.NUMA >= 0 {
 		words = append(words, fmt.Sprintf("NUMA node %d", d.NUMA))

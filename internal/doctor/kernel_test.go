@@ -88,7 +88,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			{"cgroups", "ok", "v2; the first process in a while", "mount -o remount,favordynmods"},
 			{"memory controller", "ok", "mem is enforced", ""},
 			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7; kept for the node: none", ""},
-			{"memory", "ok", "16777216kb (for jobs: 16441672kb, kept for the node: 335545kb), swap 0kb", ""},
+			{"memory", "ok", "16 GiB (for jobs: 15.7 GiB, kept for the node: 328 MiB), swap 0 B", ""},
 			{"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
 			{"cgroup.kill", "ok", "one step", ""},
 			{"freezer", "ok", "one step", ""},
@@ -283,8 +283,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			},
 			want: []want{
 				{"cpus", "ok", "for jobs: 1-3,5-7; kept for the node: 0,4", ""},
-				{"memory", "ok", "16777216kb (for jobs: 15728640kb, kept for the node: 1048576kb), " +
-					"swap 4194304kb (for jobs: 3145728kb, kept for the node: 1048576kb)", ""}}},
+				{"memory", "ok", "16 GiB (for jobs: 15 GiB, kept for the node: 1 GiB), " +
+					"swap 4 GiB (for jobs: 3 GiB, kept for the node: 1 GiB)", ""}}},
 		{name: "a thread kept for the node", kernel: kernfstest.NewV2(), pass: all,
 			edit: func(f *config.File) { f.Cpuset.ExcludeCPUs = "0" },
 			want: []want{

@@ -108,7 +108,7 @@ func (k *kernel) examineHugePages() Finding {
 	var pools []string
 	for _, page := range slices.Sorted(maps.Keys(all.Total)) {
 		if total := all.Total[page]; total > 0 {
-			pools = append(pools, fmt.Sprintf("%s in pages of %s", pbs.Size(total).KB(), pbs.Size(page).KB()))
+			pools = append(pools, fmt.Sprintf("%s in pages of %s", pbs.Size(total).Text(), pbs.Size(page).Text()))
 		}
 	}
 	switch {

@@ -100,7 +100,7 @@ func (v volume) examine() Finding {
 		return degraded(what, fmt.Sprintf("%s is on %s: reports and the offline mark are lost at the next boot",
 			name, temporary[v.kind]), elsewhere)
 	case v.free < littleRoom:
-		return degraded(what, fmt.Sprintf("%s has %s left", name, pbs.Size(v.free).KB()), "make room, or "+elsewhere)
+		return degraded(what, fmt.Sprintf("%s has %s left", name, pbs.Size(v.free).Text()), "make room, or "+elsewhere)
 	}
 	return ok(what, name)
 }

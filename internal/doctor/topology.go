@@ -68,7 +68,7 @@ func examineCPUs(cfg *config.File, node *topology.Node) Finding {
 // examineTotals reports the memory and the swap.
 func examineTotals(cfg *config.File, node *topology.Node) Finding {
 	const what = "memory"
-	found := pbs.Size(node.MemTotal).KB()
+	found := pbs.Size(node.MemTotal).Text()
 	if cfg.Memory.Enabled {
 		if cfg.Memory.Left(node.MemTotal) == 0 {
 			return blocking(what, found+", and all of it is reserved",
@@ -76,7 +76,7 @@ func examineTotals(cfg *config.File, node *topology.Node) Finding {
 		}
 		found += divided(cfg.Memory.Share, node.MemTotal)
 	}
-	found += ", swap " + pbs.Size(node.SwapTotal).KB()
+	found += ", swap " + pbs.Size(node.SwapTotal).Text()
 	if cfg.Memsw.Enabled && node.SwapTotal > 0 {
 		found += divided(cfg.Memsw.Share, node.SwapTotal)
 	}
@@ -86,5 +86,5 @@ func examineTotals(cfg *config.File, node *topology.Node) Finding {
 // divided says how much of an amount is left for jobs.
 func divided(s config.Share, total int64) string {
 	left := s.Left(total)
-	return fmt.Sprintf(" (for jobs: %s, kept for the node: %s)", pbs.Size(left).KB(), pbs.Size(total-left).KB())
+	return fmt.Sprintf(" (for jobs: %s, kept for the node: %s)", pbs.Size(left).Text(), pbs.Size(total-left).Text())
 }

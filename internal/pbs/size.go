@@ -84,6 +84,32 @@ func (s Size) KB() string {
 	return strconv.FormatInt(kb, 10) + "kb"
 }
 
+// Text returns s for a person, rounded to three digits and without zeros at the end of a fraction:
+// "16 GiB", "1.25 GiB", "98.4 MiB". It has four digits from 1000 to 1023. For a negative size the
+// result is in bytes.
+func (s Size) Text() string {
+	const names = "KMGTPE"
+	v, unit := float64(s), -1
+	for v >= 1023.5 && unit < len(names)-1 {
+		v, unit = v/1024, unit+1
+	}
+	if unit < 0 {
+		return strconv.FormatInt(int64(s), 10) + " B"
+	}
+	digits := 0
+	switch {
+	case v < 9.995:
+		digits = 2
+	case v < 99.95:
+		digits = 1
+	}
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	if digits > 0 {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	return text + " " + names[unit:unit+1] + "iB"
+}
+
 // in returns s in the unit of shift, rounded up.
 func (s Size) in(shift uint) string {
 	n := int64(s) >> shift

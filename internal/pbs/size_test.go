@@ -127,3 +127,14 @@ func checkOneLine(t *testing.T, err error) {
 		t.Errorf("error of %d bytes: %.80q...", len(err.Error()), err)
 	}
 }
+
+func TestSizesForPeopleHaveThreeDigits(t *testing.T) {
+	for size, want := range map[Size]string{
+		-1: "-1 B", 0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1500: "1.46 KiB", 65536 << 10: "64 MiB",
+		102760448: "98 MiB", 1 << 30: "1 GiB", 1<<30 + 1<<28: "1.25 GiB", 16 << 30: "16 GiB", 1<<30 - 1: "1 GiB",
+		1023 << 20: "1023 MiB", 1<<20 - 600: "1023 KiB", 999 << 40: "999 TiB", 10<<30 - 1: "10 GiB",
+		123<<30 + 400<<20: "123 GiB", math.MaxInt64: "8 EiB",
+	} {
+		must.Equal(t, size.String(), want, size.Text())
+	}
+}

@@ -5,26 +5,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // none is shown if a figure is unknown or does not apply.
 const none = "-"
 
-// size formats bytes in at most five columns: 512k, 3.2m, 64g.
+// size formats bytes in at most five columns: 512K, 3.25M, 64G.
 func size(bytes *int64) string {
 	if bytes == nil {
 		return none
 	}
-	const units = "kmgtpe"
-	value, unit := float64(*bytes)/1024, 0
-	for value >= 1023.5 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	text := strconv.FormatFloat(value, 'f', 0, 64)
-	if value < 9.95 && unit > 0 {
-		text = strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0")
-	}
-	return text + units[unit:unit+1]
+	text := strings.TrimSuffix(pbs.Size(*bytes).Text(), "iB")
+	return strings.ReplaceAll(text, " ", "")
 }
 
 // clock formats seconds in at most six columns, with the two largest units, rounded down.

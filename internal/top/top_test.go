@@ -294,7 +294,7 @@ func TestProcessesOfAJobThatHasEndedLeadBackToTheJobs(t *testing.T) {
 
 func TestAmountsFitTheirColumns(t *testing.T) {
 	for n, want := range map[int64]string{
-		0: "0k", 512: "0k", 1 << 20: "1m", 1023 << 20: "1023m", 10<<30 - 1: "10g", 1 << 62: "4e", 3 << 29: "1.5g",
+		0: "0B", 512: "512B", 1 << 20: "1M", 1023 << 20: "1023M", 10<<30 - 1: "10G", 1 << 62: "4E", 3 << 29: "1.5G",
 	} {
 		if got := size(&n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
