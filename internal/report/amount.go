@@ -16,19 +16,8 @@ func clock(d time.Duration) string {
 	return pbs.FormatDuration(d.Truncate(time.Second))
 }
 
-// mib formats bytes for reading; 1 MiB is PBS's 1mb.
-func mib(bytes int64) string {
-	const m, g = 1 << 20, 1 << 30
-	switch {
-	case bytes >= 10*g:
-		return fmt.Sprintf("%.1f GiB", float64(bytes)/g)
-	case bytes >= g:
-		return fmt.Sprintf("%.2f GiB", float64(bytes)/g)
-	case bytes >= 100*m:
-		return fmt.Sprintf("%.0f MiB", float64(bytes)/m)
-	}
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/m)
-}
+// size formats bytes.
+func size[T int64 | float64](bytes T) string { return pbs.Size(bytes).Text() }
 
 func count(n int64, one, many string) string {
 	if n == 1 {

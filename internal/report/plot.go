@@ -153,11 +153,11 @@ func (r *Report) plots() []plot {
 		}
 		memory = append(memory, of("memory", hostapi.ColumnRSSBytes, limit, limit/8, func(most float64) string {
 			if limit == 0 {
-				return "most " + mib(int64(most))
+				return "most " + size(most)
 			}
-			return fmt.Sprintf("most %s of %s", mib(int64(most)), mib(int64(limit)))
+			return fmt.Sprintf("most %s of %s", size(most), size(limit))
 		}))
-		rate := func(most float64) string { return "most " + mib(int64(most)) + "/s" }
+		rate := func(most float64) string { return "most " + size(most) + "/s" }
 		part := func(most float64) string { return fmt.Sprintf("most %.0f%% of the time", 100*most) }
 		rest = append(rest,
 			of("read", hostapi.ColumnReadBytes, 0, worthPlotting, rate),

@@ -87,7 +87,7 @@ func (w *world) String() string {
 			cpuTime(*w.slowest.CPUTSeconds))
 	}
 	if w.largest != nil {
-		text += fmt.Sprintf("; most memory: %d on %s, %s", w.largest.Rank, w.memOn, mib(*w.largest.MemPeakBytes))
+		text += fmt.Sprintf("; most memory: %d on %s, %s", w.largest.Rank, w.memOn, size(*w.largest.MemPeakBytes))
 	}
 	if len(w.killed) > 0 {
 		text += "; out of memory: " + strings.Join(w.killed[:min(len(w.killed), 4)], ", ")

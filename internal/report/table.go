@@ -166,7 +166,7 @@ func forPeople(name, cell string, now time.Time) string {
 	case strings.HasSuffix(name, inSeconds):
 		return clock(time.Duration(n * float64(time.Second)))
 	case strings.HasSuffix(name, inBytes):
-		return mib(int64(n))
+		return size(n)
 	case strings.HasSuffix(name, inPercent):
 		return fmt.Sprintf("%.0f%%", n)
 	case strings.HasSuffix(name, asPart):

@@ -65,7 +65,7 @@ func (r *Report) writeFacts(p sheet) {
 		p.line([]string{"Ranks", ""}[min(i, 1)], "%s", w)
 	}
 	if t.hugetlb > 0 {
-		p.line("Hugetlb", "%s peak", mib(t.hugetlb))
+		p.line("Hugetlb", "%s peak", size(t.hugetlb))
 	}
 	r.writeDevices(p)
 	r.writeBilling(p)
@@ -273,9 +273,9 @@ func (t totals) cpu() string {
 func (t totals) memory() string {
 	switch {
 	case t.mem != nil:
-		return mib(*t.mem) + " peak"
+		return size(*t.mem) + " peak"
 	case t.memLimit != nil:
-		return mib(*t.memLimit) + " requested, use not known"
+		return size(*t.memLimit) + " requested, use not known"
 	}
 	return ""
 }
@@ -291,7 +291,7 @@ func deviceText(d hostapi.DeviceUsage) string {
 		parts = append(parts, fmt.Sprintf("%.0f%% used", *d.UtilizationPercent))
 	}
 	if d.MemPeakBytes != nil {
-		parts = append(parts, mib(*d.MemPeakBytes)+" peak")
+		parts = append(parts, size(*d.MemPeakBytes)+" peak")
 	}
 	if d.EnergyJoules != nil {
 		parts = append(parts, joules(*d.EnergyJoules))

@@ -16,8 +16,8 @@ var (
 	cpus      = unit{func(v float64) string { return trimmed(v, 1) }, atLeast(1)}
 	number    = unit{func(v float64) string { return trimmed(v, 0) }, atLeast(2)}
 	watts     = unit{func(v float64) string { return trimmed(v, 0) + " W" }, atLeast(2)}
-	byteCount = unit{bytesText, roundBinary}
-	byteRate  = unit{func(v float64) string { return bytesText(v) + "/s" }, roundBinary}
+	byteCount = unit{size[float64], roundBinary}
+	byteRate  = unit{func(v float64) string { return size(v) + "/s" }, roundBinary}
 	share     = unit{func(v float64) string { return trimmed(100*v, 1) + "%" }, atLeast(0.01)}
 	percent   = unit{func(v float64) string { return trimmed(v, 0) + "%" }, atLeast(100)}
 )
@@ -34,21 +34,6 @@ func trimmed(v float64, digits int) string {
 		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}
 	return text
-}
-
-// bytesText is short, to fit beside a chart: "16 GiB", "1.5 GiB".
-func bytesText(v float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	n := 0
-	for v >= 1024 && n < len(units)-1 {
-		v /= 1024
-		n++
-	}
-	digits := 1
-	if v >= 100 || n == 0 {
-		digits = 0
-	}
-	return trimmed(v, digits) + " " + units[n]
 }
 
 // roundDecimal returns the next of 1, 2, 4, 5, 8 and 10 times a power of ten.

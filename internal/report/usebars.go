@@ -17,7 +17,7 @@ func (r *Report) writeUse(p sheet, t totals) {
 	r.writeTotal(p, "Memory", t.memBar(), t.memory(), r.hostBars(hostMemory))
 	if h := r.onlyHost(); h != nil && h.CgroupPeakBytes != nil && h.MemBytes != nil &&
 		*h.CgroupPeakBytes > *h.MemBytes+*h.MemBytes/2 {
-		p.line("", "%s with page cache", mib(*h.CgroupPeakBytes))
+		p.line("", "%s with page cache", size(*h.CgroupPeakBytes))
 	}
 	gpus := r.gpuBars()
 	if len(gpus) == 1 {
@@ -100,16 +100,16 @@ func (t totals) memBar() *bar {
 	if !ok {
 		return nil
 	}
-	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", mib(*t.mem), mib(*t.memLimit))}
+	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", size(*t.mem), size(*t.memLimit))}
 }
 
 // hostMemory is the bar of one host's memory.
 func hostMemory(h *hostapi.HostUsage) bar {
 	b := bar{amount: "not known"}
 	if h.MemBytes != nil {
-		b.amount = mib(*h.MemBytes)
+		b.amount = size(*h.MemBytes)
 		if h.MemLimitBytes != nil {
-			b.amount += " of " + mib(*h.MemLimitBytes)
+			b.amount += " of " + size(*h.MemLimitBytes)
 			if eff, ok := usage.MemEfficiency(*h.MemBytes, *h.MemLimitBytes); ok {
 				b.part = &eff
 			}
@@ -138,7 +138,7 @@ func (r *Report) gpuBars() []bar {
 		part := *g.UtilizationPercent / 100
 		var amounts []string
 		if g.MemPeakBytes != nil {
-			amounts = append(amounts, mib(*g.MemPeakBytes)+" peak")
+			amounts = append(amounts, size(*g.MemPeakBytes)+" peak")
 		}
 		if g.EnergyJoules != nil {
 			amounts = append(amounts, joules(*g.EnergyJoules))
