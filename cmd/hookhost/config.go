@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,25 +48,42 @@ func (c *cli) configCommand() *cobra.Command {
 			}
 			return writeNoMistakes(cmd.OutOrStdout(), path)
 		},
-	}, &cobra.Command{
-		Use: "show", Args: noArgs,
-		Short: "Print every setting with its value and the source of the value: file, PBS or default",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	}, c.configShowCommand(), c.configImportCommand())
+	return cmd
+}
+
+func (c *cli) configShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show [--json] [KEY...]", Args: nArgs(0, -1),
+		Short: "Print settings with their values and where these come from",
+		Long: `Print every setting with its meaning, its value, and the source of the value: the
+node's file, PBS or the default. KEY is a table, such as memory, or a setting,
+such as memory.default.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := c.loadSettings()
 			if err != nil {
 				return err
 			}
-			if err := c.showConditions(cmd.OutOrStdout(), s); err != nil {
-				return err
+			if asJSON {
+				list, err := s.File.Settings(sourceOf(s), args...)
+				if err != nil {
+					return misuse(fmt.Errorf("config show: %w", err))
+				}
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"settings": list})
 			}
-			b, err := s.File.Show(sourceOf(s))
+			b, err := s.File.Show(sourceOf(s), args...)
 			if err != nil {
+				return misuse(fmt.Errorf("config show: %w", err))
+			}
+			if err := c.showConditions(cmd.OutOrStdout(), s); err != nil {
 				return err
 			}
 			_, err = cmd.OutOrStdout().Write(b)
 			return err
 		},
-	}, c.configImportCommand())
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 

@@ -65,12 +65,12 @@ a job, --mine fails. Without a daemon, both forms fail.`,
 				return fmt.Errorf("jobs: %w", err)
 			}
 			sort.Slice(jobs, func(i, j int) bool { return jobs[i].Begun.Before(jobs[j].Begun) })
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"jobs": jobs})
-			}
 			now, err := client.Present(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"jobs": withUses(jobs, now.Jobs)})
 			}
 			return writeJobs(cmd.OutOrStdout(), jobs, now.Jobs)
 		},

@@ -37,10 +37,7 @@ func writeJobs(w io.Writer, jobs []api.Job, present []api.PresentJob) error {
 			hosts = []string{""}
 		}
 		cpus, oom := grantedTo(j.Hosts, hosts[0])
-		var now api.Present
-		if i := slices.IndexFunc(present, func(p api.PresentJob) bool { return p.ID == j.Job.ID }); i >= 0 {
-			now = present[i].UsesHere
-		}
+		now := usesOf(j, present)
 		if len(hosts) == 1 {
 			oom = cmp.Or(now.OOMKills, oom)
 		}
@@ -53,6 +50,28 @@ func writeJobs(w io.Writer, jobs []api.Job, present []api.PresentJob) error {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	return t.Flush()
+}
+
+// usesOf returns a job's current usage of this host, which is empty for a job without a cgroup.
+func usesOf(j api.Job, present []api.PresentJob) (now api.Present) {
+	if i := slices.IndexFunc(present, func(p api.PresentJob) bool { return p.ID == j.Job.ID }); i >= 0 {
+		now = present[i].UsesHere
+	}
+	return now
+}
+
+// jobWithUses is a job as `jobs --json` prints it.
+type jobWithUses struct {
+	api.Job
+	Uses api.Present `json:"uses,omitzero"` // now, on this host
+}
+
+func withUses(jobs []api.Job, present []api.PresentJob) []jobWithUses {
+	list := make([]jobWithUses, 0, len(jobs))
+	for _, j := range jobs {
+		list = append(list, jobWithUses{Job: j, Uses: usesOf(j, present)})
+	}
+	return list
 }
 
 // grantedTo returns the job's cpus, and how many of its processes the kernel killed on all hosts,

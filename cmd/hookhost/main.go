@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -187,10 +188,19 @@ func nArgs(low, high int) cobra.PositionalArgs {
 }
 
 func (c *cli) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArgs,
-		Run: func(*cobra.Command, []string) { c.printVersion() },
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "version [--json]", Short: "Print the version", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"version": version})
+			}
+			c.printVersion()
+			return nil
+		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 // printVersion prints the version, in the format of PBS's programs if called under one of their

@@ -15,10 +15,10 @@ import (
 )
 
 func (c *cli) topCommand() *cobra.Command {
-	var once bool
+	var once, asJSON bool
 	var interval time.Duration
 	cmd := &cobra.Command{
-		Use: "top [--interval TIME] [--once]", Args: noArgs,
+		Use: "top [--interval TIME] [--once [--json]]", Args: noArgs,
 		Short: "Watch the jobs on this host: cpu, memory, time left",
 		Long: `Watch the live jobs on this host on a terminal. Root sees all jobs, other users see their own. The
 figures are those of this host only.
@@ -33,6 +33,9 @@ with all columns. It does not need a terminal.`,
 			if interval < top.Least {
 				return misuse(fmt.Errorf("top: --interval %v: at least %v", interval, top.Least))
 			}
+			if asJSON && !once {
+				return misuse(errors.New("top: --json: only with --once"))
+			}
 			if !once && !top.IsTerminal(os.Stdout) {
 				return misuse(errors.New("top: standard output is not a terminal: use --once"))
 			}
@@ -41,6 +44,9 @@ with all columns. It does not need a terminal.`,
 				return fmt.Errorf("top: %w", err)
 			}
 			defer client.Close()
+			if asJSON {
+				return top.OnceJSON(cmd.Context(), client, cmd.OutOrStdout())
+			}
 			if once {
 				return top.Once(cmd.Context(), client, cmd.OutOrStdout())
 			}
@@ -49,6 +55,7 @@ with all columns. It does not need a terminal.`,
 	}
 	usage := "time between two samples, at least " + top.Least.String()
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, usage)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "with --once: print JSON")
 	cmd.Flags().BoolVar(&once, "once", false, "print one frame and exit")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,20 @@ wait = "7s"
 			t.Errorf("no line %q", line)
 		}
 	}
+	for key, want := range map[string]string{
+		"shim.wait": "[shim]\n# How", "SHIM.wait": "\nwait = '7s' # PBS, line 13\n",
+		"device": "\nresource = 'nic' # PBS, line 10\n",
+	} {
+		text, err := f.Show("PBS", key)
+		must.NoError(t, err)
+		if !strings.Contains(string(text), want) || strings.Contains(string(text), "[memory]") ||
+			strings.Contains(string(text), "# default") {
+			t.Errorf("%s: want %q in\n%s", key, want, text)
+		}
+	}
+	if _, err := f.Show("PBS", "memory.defualt"); err == nil || !strings.Contains(err.Error(), "memory.default?") {
+		t.Errorf("an unknown key: %v", err)
+	}
 	got, err := Parse(text, Here{})
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
@@ -86,5 +101,29 @@ func TestWhoMaySayWhat(t *testing.T) {
 	if err := CheckOwn([]byte("[shim]\nwait = '5s'")); err == nil ||
 		!strings.HasPrefix(err.Error(), "line 2: shim.wait: the shim reads it only") {
 		t.Errorf("own: %v", err)
+	}
+}
+
+func TestSettingsForProgramsHaveEachValueWithItsSource(t *testing.T) {
+	f, err := Parse([]byte("[memory]\ndefault = \"1gb\"\n[billing]\nweights = { ncpus = 1.0 }\n"), Here{})
+	must.NoError(t, err)
+	all, err := f.Settings("FILE")
+	must.NoError(t, err)
+	values, err := settings(f)
+	must.NoError(t, err)
+	must.Equal(t, "number of settings", len(values), len(all))
+	for _, s := range all {
+		must.Equal(t, s.Key, values[s.Key], string(s.Value))
+		isSet := s.Key == "memory.default" || s.Key == "billing.weights"
+		must.Equal(t, s.Key+" is from the file", isSet, s.Source == "FILE")
+	}
+	some, err := f.Settings("FILE", "memory.default", "billing.weights")
+	must.NoError(t, err)
+	must.Equal(t, "chosen", []Setting{
+		{Key: "memory.default", Value: json.RawMessage(`"1048576kb"`), Source: "FILE", Line: 2},
+		{Key: "billing.weights", Value: json.RawMessage(`{"ncpus":1}`), Source: "FILE", Line: 4},
+	}, some)
+	if _, err := f.Settings("FILE", "memroy"); err == nil {
+		t.Error("an unknown key")
 	}
 }

@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/term"
+
+	"github.com/hookhost/hookhost/internal/api"
 )
 
 // IsTerminal reports whether a file is a terminal.
@@ -27,24 +30,11 @@ func Run(ctx context.Context, source Source, every time.Duration, userOf func(ui
 	return nil
 }
 
-// Once writes one frame as text, with all jobs and all columns. It takes two samples, since busy
-// cpus are a rate.
+// Once writes one frame as text, with all jobs and all columns.
 func Once(ctx context.Context, source Source, out io.Writer) error {
 	m := newModel(ctx, source, Least, nil)
-	for range 2 {
-		s := sample(ctx, source, 0, "")
-		if s.err != nil {
-			return s.err
-		}
-		m.receiveJobs(s.jobs)
-		if m.fresh++; m.fresh == 2 {
-			break
-		}
-		select {
-		case <-time.After(Least):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if _, err := m.sampleTwice(); err != nil {
+		return err
 	}
 	columns := fit(m.jobs.columns, m.jobs.rows, 0)
 	lines := []string{m.summary(), "", heading(columns, m.jobs.order)}
@@ -56,4 +46,47 @@ func Once(ctx context.Context, source Source, out io.Writer) error {
 	}
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
+}
+
+// onceJob is a job of one frame for programs.
+type onceJob struct {
+	api.PresentJob
+	Busy *float64 `json:"cpus_busy,omitempty"`
+}
+
+// OnceJSON writes the figures of one frame as one JSON object: api.PresentJobs, and each job's busy
+// cpus between two samples.
+func OnceJSON(ctx context.Context, source Source, out io.Writer) error {
+	m := newModel(ctx, source, Least, nil)
+	now, err := m.sampleTwice()
+	if err != nil {
+		return err
+	}
+	jobs := []onceJob{}
+	for i, j := range now.Jobs {
+		jobs = append(jobs, onceJob{PresentJob: j, Busy: m.all[i].busy})
+	}
+	return json.NewEncoder(out).Encode(struct {
+		api.PresentJobs
+		Jobs []onceJob `json:"jobs"`
+	}{now, jobs})
+}
+
+// sampleTwice takes two samples, since rates need two, and returns the second.
+func (m *model) sampleTwice() (api.PresentJobs, error) {
+	for {
+		s := sample(m.ctx, m.source, 0, "")
+		if s.err != nil {
+			return api.PresentJobs{}, s.err
+		}
+		m.receiveJobs(s.jobs)
+		if m.fresh++; m.fresh == 2 {
+			return s.jobs, nil
+		}
+		select {
+		case <-time.After(Least):
+		case <-m.ctx.Done():
+			return api.PresentJobs{}, m.ctx.Err()
+		}
+	}
 }
