@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/top"
 )
 
 // stdout and stderr are for this program's own output, including the log. It may contain names of
@@ -21,11 +22,51 @@ import (
 var stdout, stderr io.Writer = console{os.Stdout}, console{os.Stderr}
 
 // console escapes unprintable characters as in JSON, except line feed and tab. So JSON remains
-// valid and keeps its meaning.
+// valid and keeps its meaning. It is a report.Painter: the colours go around the escaped text.
 type console struct{ to io.Writer }
 
 // Write expects complete characters: one that is split between two calls counts as invalid.
 func (c console) Write(b []byte) (int, error) {
+	if _, err := c.to.Write(escaped(b)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// colours are the parameters of SGR (ECMA-48) for the styles, of the 16 colours of every terminal.
+var colours = map[report.Style]string{report.Bad: "1;31", report.Warning: "33", report.Good: "32", report.Faint: "2"}
+
+// Paint writes text, in a colour if the file is a terminal that has colours.
+func (c console) Paint(style report.Style, text string) error {
+	b := escaped([]byte(text))
+	if colour := colours[style]; colour != "" && c.hasColours() {
+		b = fmt.Appendf(nil, "\x1b[%sm%s\x1b[m", colour, b)
+	}
+	_, err := c.to.Write(b)
+	return err
+}
+
+// hasColours reports whether a console is a terminal with colours whose user wants them
+// (no-color.org).
+func (c console) hasColours() bool {
+	if kind := os.Getenv("TERM"); os.Getenv("NO_COLOR") != "" || kind == "" || kind == "dumb" {
+		return false
+	}
+	f, ok := c.to.(*os.File)
+	return ok && top.IsTerminal(f)
+}
+
+// paint writes text in a style, or plainly if w has none.
+func paint(w io.Writer, style report.Style, text string) error {
+	if p, ok := w.(report.Painter); ok {
+		return p.Paint(style, text)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// escaped returns text with its unprintable characters escaped.
+func escaped(b []byte) []byte {
 	clean := make([]byte, 0, len(b))
 	for rest := b; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)
@@ -42,10 +83,7 @@ func (c console) Write(b []byte) (int, error) {
 		}
 		rest = rest[n:]
 	}
-	if _, err := c.to.Write(clean); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return clean
 }
 
 // output is standard output, or a file that is created when there is something to write. If an
@@ -68,6 +106,15 @@ func (o *output) Write(b []byte) (int, error) {
 		o.file = f
 	}
 	return console{o.file}.Write(b)
+}
+
+// Paint writes text in a style, if the output is a terminal.
+func (o *output) Paint(style report.Style, text string) error {
+	if o.path == "" {
+		return paint(o.stdout, style, text)
+	}
+	_, err := o.Write([]byte(text))
+	return err
 }
 
 // close closes the file. If nothing was written, it creates an empty file, unless failed is set.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/doctor"
 	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
@@ -20,9 +21,12 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Use:   "doctor [--json]",
 		Short: "Check what this node can and cannot enforce, why, and how to fix it",
 		Args:  noArgs,
-		Long: `Examine the node and its configuration, without changing anything. Each item is ok, degraded (works
-with restrictions), impossible here, off (by configuration), or unknown (until the daemon or a job
-has run). An arrow marks the remedy. The exit status is 1 if a configured hook cannot work.`,
+		Long: `Examine the node and its configuration, without changing anything. The first
+line counts the findings, and problems come first. Each item is ok, degraded
+(works with restrictions), impossible here, or unknown (until the daemon or a
+job has run). An arrow marks the remedy.
+
+Exit status: 0; 1 if a configured hook cannot work.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.readSettings(c.named)
 			if err != nil {
@@ -63,39 +67,68 @@ func (c *cli) examined(s settings.Settings) (*doctor.Node, error) {
 	}, nil
 }
 
-// Columns of the text: 100 in all.
+// Columns of the text: 100 in all, or those of a narrower terminal.
 const (
-	statusWidth = 11
-	whatWidth   = 23
-	foundWidth  = 100 - statusWidth - whatWidth
+	mostColumns  = 100
+	leastColumns = 60
+	statusWidth  = 11
+	whatWidth    = 23
 )
 
+var statusStyles = map[doctor.Status]report.Style{
+	doctor.OK: report.Good, doctor.Degraded: report.Warning, doctor.Impossible: report.Bad,
+	doctor.Unknown: report.Faint,
+}
+
+// writeFindings writes a summary and the findings, the problems first.
 func writeFindings(w io.Writer, findings []doctor.Finding) error {
-	for _, f := range findings {
-		status, what := f.Status, f.What
-		rows := wrap(f.Found, foundWidth)
-		if f.Advice != "" {
-			for i, row := range wrap(f.Advice, foundWidth-2) {
-				arrow := "  "
-				if i == 0 {
-					arrow = "→ "
-				}
-				rows = append(rows, arrow+row)
-			}
-		}
-		for _, row := range rows {
-			line := strings.TrimRight(fmt.Sprintf("%-*s%-*s%s", statusWidth, status, whatWidth, what, row), " ")
-			if len(what) >= whatWidth { // a hook's name may be long
-				indent := strings.Repeat(" ", statusWidth+whatWidth)
-				line = fmt.Sprintf("%-*s%s\n%s", statusWidth, status, what, indent+row)
-			}
-			if _, err := fmt.Fprintln(w, line); err != nil {
+	if _, err := fmt.Fprintln(w, doctor.Summary(findings)); err != nil {
+		return err
+	}
+	columns := mostColumns
+	if n := columnsOf(w); n > 0 {
+		columns = min(max(n, leastColumns), mostColumns)
+	}
+	before := doctor.Status("") // a blank line is before the first problem and before what is ok
+	for _, f := range doctor.ByProblem(findings) {
+		if before == "" || f.Status == doctor.OK && before != doctor.OK {
+			if _, err := fmt.Fprintln(w); err != nil {
 				return err
 			}
-			status, what = "", ""
 		}
+		if err := writeFinding(w, f, columns); err != nil {
+			return err
+		}
+		before = f.Status
 	}
 	return nil
+}
+
+func writeFinding(w io.Writer, f doctor.Finding, columns int) error {
+	width := columns - statusWidth - whatWidth
+	rows := wrap(f.Found, width)
+	if f.Advice != "" {
+		for i, row := range wrap(f.Advice, width-2) {
+			arrow := "  "
+			if i == 0 {
+				arrow = "→ "
+			}
+			rows = append(rows, arrow+row)
+		}
+	}
+	indent := strings.Repeat(" ", statusWidth+whatWidth)
+	text := fmt.Sprintf("%-*s%s", whatWidth, f.What, rows[0])
+	if len(f.What) >= whatWidth { // a hook's name may be long
+		text = f.What + "\n" + indent + rows[0]
+	}
+	if err := paint(w, statusStyles[f.Status], fmt.Sprintf("%-*s", statusWidth, f.Status)); err != nil {
+		return err
+	}
+	for _, row := range rows[1:] {
+		text += "\n" + indent + row
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
 }
 
 // wrap breaks text between words into rows of at most width bytes. A longer word gets its own row.

@@ -25,8 +25,13 @@ func TestFindingsFitATerminal(t *testing.T) {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
-	if text := b.String(); !strings.HasPrefix(text, "ok         cgroups                v2\n") ||
-		strings.Count(text, "→") != 2 {
+	text := b.String()
+	if strings.Count(text, "→") != 2 || strings.Contains(text, "\x1b") {
 		t.Errorf("%s", text)
+	}
+	const summary = "3 checks: 1 impossible, 1 degraded, 1 ok.\n\n"
+	if !strings.HasPrefix(text, summary+"impossible memory controller      some") ||
+		!strings.HasSuffix(text, "\n\nok         cgroups                v2\n") {
+		t.Errorf("problems do not come first:\n%s", text)
 	}
 }

@@ -3,8 +3,12 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/cgroups/v3"
@@ -47,6 +51,40 @@ type Node struct {
 	StandIn  string // the program that may replace pbs_python
 
 	Hooks func() (*plugin.Registry, error) // the hooks registered on this node
+}
+
+// severity orders findings: what blocks a hook comes first, and what is ok comes last.
+func (f Finding) severity() int {
+	if f.Blocks {
+		return 0
+	}
+	return 1 + slices.Index([]Status{Impossible, Degraded, Unknown, OK}, f.Status)
+}
+
+// ByProblem returns the findings with the problems first, beginning with the worst ones. Otherwise
+// their order stays.
+func ByProblem(findings []Finding) []Finding {
+	return slices.SortedStableFunc(slices.Values(findings), func(a, b Finding) int {
+		return cmp.Compare(a.severity(), b.severity())
+	})
+}
+
+// Summary returns a sentence that counts the findings.
+func Summary(findings []Finding) string {
+	if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Status != OK }) {
+		return fmt.Sprintf("All %d checks are ok.", len(findings))
+	}
+	var count [5]int
+	for _, f := range findings {
+		count[f.severity()]++
+	}
+	var parts []string
+	for i, what := range []string{"blocking a configured hook", "impossible", "degraded", "unknown", "ok"} {
+		if count[i] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count[i], what))
+		}
+	}
+	return fmt.Sprintf("%d checks: %s.", len(findings), strings.Join(parts, ", "))
 }
 
 func ok(what, found string) Finding { return Finding{What: what, Status: OK, Found: found} }

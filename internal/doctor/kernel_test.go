@@ -88,7 +88,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			{"cgroups", "ok", "v2; the first process in a while", "mount -o remount,favordynmods"},
 			{"memory controller", "ok", "mem is enforced", ""},
 			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7; kept for the node: none", ""},
-			{"memory", "ok", "16 GiB (for jobs: 15.7 GiB, kept for the node: 328 MiB), swap 0 B", ""},
+			{"memory", "ok", "16 GiB (for jobs: 15.7 GiB, kept for the node: 328 MiB), no swap", ""},
 			{"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
 			{"cgroup.kill", "ok", "one step", ""},
 			{"freezer", "ok", "one step", ""},

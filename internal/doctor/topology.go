@@ -76,8 +76,11 @@ func examineTotals(cfg *config.File, node *topology.Node) Finding {
 		}
 		found += divided(cfg.Memory.Share, node.MemTotal)
 	}
+	if node.SwapTotal == 0 {
+		return ok(what, found+", no swap")
+	}
 	found += ", swap " + pbs.Size(node.SwapTotal).Text()
-	if cfg.Memsw.Enabled && node.SwapTotal > 0 {
+	if cfg.Memsw.Enabled {
 		found += divided(cfg.Memsw.Share, node.SwapTotal)
 	}
 	return ok(what, found)

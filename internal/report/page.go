@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -17,7 +16,8 @@ const (
 
 // Text returns the text format for a terminal with this many columns; fewer than 80 count as 80.
 // With blocks, for a terminal that shows UTF-8, plots use block characters. Except for these, and
-// for names that users chose, the text is ASCII and without colours.
+// for names that users chose, the text is ASCII. A Painter gets the state of a job that failed in
+// the style Bad.
 func Text(columns int, blocks bool) Format {
 	return one(func(r *Report, w io.Writer) error { return r.writeText(w, columns, blocks) }, "\n")
 }
@@ -32,10 +32,11 @@ type sheet interface {
 
 // page is a text that is being written.
 type page struct {
-	bytes.Buffer
+	painting
 	columns int
 	names   int // columns before a bar
 	blocks  bool
+	style   Style // of the texts of lines
 }
 
 // line writes a label and a text, and wraps the text if it is too long.
@@ -45,7 +46,9 @@ func (p *page) line(label, format string, args ...any) {
 		if i > 0 {
 			label = ""
 		}
-		fmt.Fprintf(p, "%-*s%s\n", labelWidth, label, part)
+		fmt.Fprintf(p, "%-*s", labelWidth, label)
+		p.paint(p.style, part)
+		p.WriteByte('\n')
 	}
 }
 

@@ -39,7 +39,7 @@ func (l List) Table(now time.Time) Format {
 			_, err := fmt.Fprintln(w, "no jobs")
 			return err
 		}
-		if _, err := io.WriteString(w, l.layout(columns, rows, now)); err != nil {
+		if err := l.layout(columns, rows, now).writeTo(w); err != nil {
 			return err
 		}
 		if more {
@@ -50,7 +50,7 @@ func (l List) Table(now time.Time) Format {
 }
 
 // layout formats the head and the rows as lines.
-func (l List) layout(columns []csvColumn, rows []row, now time.Time) string {
+func (l List) layout(columns []csvColumn, rows []row, now time.Time) *painting {
 	lines := [][]string{make([]string, len(columns))}
 	for i, column := range columns {
 		lines[0][i] = headOf(column.name)
@@ -69,27 +69,33 @@ func (l List) layout(columns []csvColumn, rows []row, now time.Time) string {
 		}
 	}
 	l.narrow(columns, widths)
-	var b strings.Builder
-	for _, line := range lines {
-		text := ""
+	var p painting
+	for n, line := range lines {
+		before := "" // blanks before the next cell
 		for i, cell := range line {
 			if n := utf8.RuneCountInString(cell); n > widths[i] {
 				cell = string([]rune(cell)[:widths[i]-1]) + "~"
 			}
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			style := Plain
+			if n > 0 && columns[i].name == "state" && isBad(cell) {
+				style = Bad
+			}
 			if isNumber(columns[i].name) {
-				cell = pad + cell
-			} else {
-				cell += pad
+				before, pad = before+pad, ""
 			}
-			if text += cell; i < len(line)-1 {
-				text += strings.Repeat(" ", columnGap)
-			}
+			cell = strings.TrimRight(cell, " ")
+			p.WriteString(before)
+			p.paint(style, cell)
+			before = pad + strings.Repeat(" ", columnGap)
 		}
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
+		p.WriteByte('\n')
 	}
-	return b.String()
+	return &p
 }
+
+// isBad reports whether a job in that state, of the column state, has not ended well.
+func isBad(state string) bool { return !slices.Contains([]string{stateRunning, stateOK, "-"}, state) }
 
 // narrow shortens the widest columns of text until the table fits the terminal.
 func (l List) narrow(columns []csvColumn, widths []int) {

@@ -26,7 +26,11 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 		p.line("Name", "%s", r.Name)
 	}
 	p.line("Owner", "%s", r.Owner)
+	if r.bad() {
+		p.style = Bad
+	}
 	p.line("State", "%s", r.state())
+	p.style = Plain
 	r.writeFacts(p)
 	if !r.NotStarted {
 		r.writePlots(p)
@@ -39,8 +43,7 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 			p.line(label, "%s", note)
 		}
 	}
-	_, err := w.Write(p.Bytes())
-	return err
+	return p.writeTo(w)
 }
 
 // writeFacts writes the facts about the job other than its identity, its state and its notes.
