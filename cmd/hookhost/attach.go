@@ -38,20 +38,22 @@ func (c *cli) attachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [-j JOB] [-m PORT] (-p PID | [-P] [-s] CMD [ARG...])",
 		Short: "Add a process and its session to a job, or run a command in a job",
-		Long: `Add the process PID and the other processes of its session to JOB. With CMD, add the calling process
-to JOB and run CMD. Options, messages and exit status are those of pbs_attach, and the program also
-works under that name. JOB may be 12 for 12.server. Without -j, JOB is the only job that the
-process's user has on this host.
+		Long: `Add the process PID and the other processes of its session to JOB. With CMD,
+add the calling process to JOB and run CMD. Options, messages and exit status
+are those of pbs_attach, and the program also works under that name. JOB may be
+12 for 12.server. Without -j, JOB is the only job that the process's user has
+on this host.
 
-Only root and the job's owner may add processes, and only processes of the owner. If the daemon is
-restarting or busy with other attaches, the command waits for it for up to 10 seconds.
+Only root and the job's owner may add processes, and only processes of the
+owner. If the daemon is restarting or busy with other attaches, the command
+waits for it for up to 10 seconds.
 
 To add a process on another host of the job, attach it there:
 
   pbs_tmrsh HOST pbs_attach -j JOB -p PID
 
-In a container with a separate pid namespace, CMD runs in the job as usual. Other processes of the
-container cannot be added with -p or -P.`,
+In a container with a separate pid namespace, CMD runs in the job as usual.
+Other processes of the container cannot be added with -p or -P.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.command = args
@@ -64,12 +66,12 @@ container cannot be added with -p or -P.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // arguments after CMD belong to CMD
-	f.StringVarP(&o.job, "job", "j", "", "the job's id")
-	f.StringVarP(&o.port, "port", "m", "", "MoM's port; accepted for compatibility with pbs_attach and ignored")
-	f.StringVarP(&o.pid, "pid", "p", "", "the process to add")
+	f.StringVarP(&o.job, "job", "j", "", "the `JOB`, by its id or number")
+	f.StringVarP(&o.port, "port", "m", "", "MoM's `PORT`; accepted for compatibility with pbs_attach and ignored")
+	f.StringVarP(&o.pid, "pid", "p", "", "the process `PID` to add")
 	f.BoolVarP(&o.parent, "parent", "P", false, "also add the session of the parent process")
 	f.BoolVarP(&o.session, "session", "s", false, "run CMD in a new session")
-	f.StringVarP(&o.host, "host", "h", "", "the host of the process; only this host is accepted, see above")
+	f.StringVarP(&o.host, "host", "h", "", "the `HOST` of the process; only this host is accepted, see above")
 	f.BoolP("cmd", "c", false, "accepted for compatibility with pbs_attach and ignored")
 	f.Bool("help", false, "help for attach") // without -h, which is the host in pbs_attach
 	f.BoolVar(&o.version, "version", false, "print the version")

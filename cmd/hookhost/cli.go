@@ -36,9 +36,9 @@ func (c *cli) flags(root *cobra.Command) {
 		return otherwise
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&c.Config, "config", env("HOOKHOST_CONFIG", config.Path), "configuration file")
-	f.StringVar(&c.State, "state", env("HOOKHOST_STATE", defaultState), "state directory")
-	f.StringVar(&c.Socket, "socket", env("HOOKHOST_SOCKET", defaultSocket), "socket of the daemon")
+	f.StringVar(&c.Config, "config", env("HOOKHOST_CONFIG", config.Path), "configuration `FILE`")
+	f.StringVar(&c.State, "state", env("HOOKHOST_STATE", defaultState), "state `DIRECTORY`")
+	f.StringVar(&c.Socket, "socket", env("HOOKHOST_SOCKET", defaultSocket), "`SOCKET` of the daemon")
 	// Hooks run in other directories, and the daemon may outlive its own. So paths are made
 	// absolute here.
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -22,7 +22,7 @@ func (c *cli) configCommand() *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "check [FILE]", Args: nArgs(0, 1),
-		Short: "Check a configuration file; on a mistake, print its line and exit with 2",
+		Short: "Check a configuration file and name the line of a mistake",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := c.Config
 			if len(args) == 1 {
@@ -57,9 +57,9 @@ func (c *cli) configShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [--json] [KEY...]", Args: nArgs(0, -1),
 		Short: "Print settings with their values and where these come from",
-		Long: `Print every setting with its meaning, its value, and the source of the value: the
-node's file, PBS or the default. KEY is a table, such as memory, or a setting,
-such as memory.default.`,
+		Long: `Print every setting with its meaning, its value, and the source of the value:
+the node's file, PBS or the default. KEY is a table, such as memory, or a
+setting, such as memory.default.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := c.loadSettings()
 			if err != nil {

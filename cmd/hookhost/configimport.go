@@ -18,25 +18,28 @@ import (
 	"github.com/hookhost/hookhost/internal/settings"
 )
 
-const configImportHelp = `Convert FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), to a hookhost.toml. "-" is
-standard input. This command prints the configuration in force:
+const configImportHelp = `Convert FILE, the configuration of OpenPBS's hook pbs_cgroups (JSON), to a
+hookhost.toml. "-" is standard input. This command prints the configuration in
+force:
 
   qmgr -c "export hook pbs_cgroups application/x-config default"
 
-The result goes to standard output. A table, which shows what became of each key, goes to standard
-error. With --output, the result goes to that file and the table to standard output. The file must
-not exist yet. A key is one of:
+The result goes to standard output. A table, which shows what became of each
+key, goes to standard error. With --output, the result goes to that file and
+the table to standard output. The file must not exist yet. A key is one of:
 
   ours         converted to a setting of hookhost; the remark says what differs
   not needed   nothing is lost without it
   refused      a site may rely on it, but hookhost does not support it
   unknown      the stock hook does not know it either
 
-The table also has keys that FILE lacks, if the stock hook's default differs from hookhost's. They
-are written to the result, so that nothing changes silently.
+The table also has keys that FILE lacks, if the stock hook's default differs
+from hookhost's. They are written to the result, so that nothing changes
+silently.
 
-Exit status: 0; 1 if a key was refused, unless --force is given; 2 if FILE is not a configuration.
-Even if a key was refused, the result is written, with the key as a comment.`
+Exit status: 0; 1 if a key was refused, unless --force is given; 2 if FILE is
+not a configuration. Even if a key was refused, the result is written, with the
+key as a comment.`
 
 func (c *cli) configImportCommand() *cobra.Command {
 	var output string
@@ -76,7 +79,7 @@ func (c *cli) configImportCommand() *cobra.Command {
 			return nil
 		},
 	}
-	const usage = "write the result to the new file FILE, and the table to standard output"
+	const usage = "write the result to the new file `FILE`, and the table to standard output"
 	cmd.Flags().StringVar(&output, "output", "", usage)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the table as JSON")
 	cmd.Flags().BoolVar(&force, "force", false, "exit with 0 even if keys were refused")

@@ -159,3 +159,22 @@ func columnsOf(w io.Writer) int {
 	}
 	return int(size.Col)
 }
+
+// wrap breaks text between words into rows of at most width bytes. A longer word gets its own row.
+func wrap(text string, width int) []string {
+	var rows []string
+	row := ""
+	for _, word := range strings.Fields(text) {
+		if row != "" && len(row)+1+len(word) > width {
+			rows, row = append(rows, row), ""
+		}
+		if row != "" {
+			row += " "
+		}
+		row += word
+	}
+	return append(rows, row)
+}
+
+// indented returns text as an indented paragraph of a help.
+func indented(text string) string { return "  " + strings.Join(wrap(text, helpColumns-2), "\n  ") }

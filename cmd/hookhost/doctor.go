@@ -19,7 +19,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [--json]",
-		Short: "Check what this node can and cannot enforce, why, and how to fix it",
+		Short: "Check what this node can enforce, and how to fix the rest",
 		Args:  noArgs,
 		Long: `Examine the node and its configuration, without changing anything. The first
 line counts the findings, and problems come first. Each item is ok, degraded
@@ -129,20 +129,4 @@ func writeFinding(w io.Writer, f doctor.Finding, columns int) error {
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
-}
-
-// wrap breaks text between words into rows of at most width bytes. A longer word gets its own row.
-func wrap(text string, width int) []string {
-	var rows []string
-	row := ""
-	for _, word := range strings.Fields(text) {
-		if row != "" && len(row)+1+len(word) > width {
-			rows, row = append(rows, row), ""
-		}
-		if row != "" {
-			row += " "
-		}
-		row += word
-	}
-	return append(rows, row)
 }

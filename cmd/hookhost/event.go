@@ -20,9 +20,10 @@ func (c *cli) eventCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "event NAME [--input FILE]",
 		Short: "Pass one event to the daemon and print the outcome",
-		Long: `Pass one event to the daemon and print the merged outcome of all hooks as JSON. The event is a JSON
-object (docs/events.md), or a file that pbs_mom of OpenPBS writes for its hooks
-(mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in). The command detects the format.
+		Long: `Pass one event to the daemon and print the merged outcome of all hooks as JSON.
+The event is a JSON object (docs/events.md), or a file that pbs_mom of OpenPBS
+writes for its hooks (mom_priv/hooks/tmp/hook_EVENT_HOOK_PID.in). The command
+detects the format.
 
 Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 		Args: nArgs(1, 1),
@@ -38,8 +39,8 @@ Exit status: 0 accepted, 1 rejected, 2 misuse, 3 no daemon.`,
 			return c.event(cmd, args[0], in, pid)
 		},
 	}
-	cmd.Flags().IntVar(&pid, "pid", 0, "the process of a launch or an attach; overrides the event's")
-	cmd.Flags().StringVar(&input, "input", "", "read the event from FILE instead of standard input")
+	cmd.Flags().IntVar(&pid, "pid", 0, "the process `PID` of a launch or an attach; overrides the event's")
+	cmd.Flags().StringVar(&input, "input", "", "read the event from `FILE` instead of standard input")
 	return cmd
 }
 

@@ -19,21 +19,26 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
-const hookHelp = `Register hooks, as with qmgr. Each hook is a file in hooks.d, beside the configuration. Every change
-takes effect in a running daemon at once. The attributes and their defaults:
+const hookHelp = `Register hooks, as with qmgr. Each hook is a file in hooks.d, beside the
+configuration. Every change takes effect in a running daemon at once. The
+attributes and their defaults:
 
-  enabled=true       event=""           (empty: every event that the program handles)
+  enabled=true
+  event=""           (empty: every event that the program handles)
   order=1            (1 to 1000; hooks run in ascending order)
   alarm=30           (seconds that one event may take)
-  fail_action=none   (offline_vnodes, clear_vnodes_upon_recovery, scheduler_restart_cycle)
+  fail_action=none   (or offline_vnodes, clear_vnodes_upon_recovery,
+                     scheduler_restart_cycle)
   freq=120           (seconds between two exechost_periodic)
   user=pbsadmin      debug=false        type=site
 
-user=pbsuser is refused. To run a hook as the job's owner, register it in PBS with its own qmgr.
+user=pbsuser is refused. To run a hook as the job's owner, register it in PBS
+with its own qmgr.
 
-The daemon starts an imported program at once. If the program does not run, 'hook import' prints a
-warning and 'hook list' shows the reason. 'hook new' writes a hook to start from, and 'hook test'
-tests a program before it is imported.`
+The daemon starts an imported program at once. If the program does not run,
+'hook import' prints a warning and 'hook list' shows the reason. 'hook new'
+writes a hook to start from, and 'hook test' tests a program before it is
+imported.`
 
 // startWait is how long import waits for the hook's program to start.
 const startWait = 10 * time.Second
@@ -61,8 +66,12 @@ func (c *cli) hookCommand() *cobra.Command {
 
 func (c *cli) hookImportCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "import NAME application/x-executable|application/x-config default FILE|-",
+		Use:   "import NAME CONTENT_TYPE default FILE",
 		Short: "Copy a hook's program or configuration file and register the copy", Args: nArgs(2, 4),
+		Long: `Copy a hook's program or configuration file and register the copy. The arguments
+are qmgr's: CONTENT_TYPE is application/x-executable or application/x-config,
+and the content encoding is default. For a program both may be left out. FILE -
+is standard input.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := c.changeHooks(cmd, func(r *plugin.Registry) error { return importHook(r, args) })
 			if err == nil {

@@ -24,24 +24,27 @@ func (c *cli) jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "jobs [-u USER] [--json] [JOB...]", Short: "List the jobs on this host, or print a job's time left",
 		Args: nArgs(0, -1),
-		Long: `List the live jobs on this host. Root sees all jobs, other users see their own. JOB is a job's id or
-its beginning up to a dot (12 for 12.server), or the job's name.
+		Long: `List the live jobs on this host. Root sees all jobs, other users see their own.
+JOB is a job's id or its beginning up to a dot (12 for 12.server), or the job's
+name.
 
   LEFT     the time until the job's walltime runs out; "-" if it has no limit
   CPULIST  its cpus
   MEM      its current memory on this host, anonymous and shared
   LIMIT    its limit of that memory on this host
-  OOM      the number of its processes that the kernel killed because memory ran out
+  OOM      how many of its processes the kernel killed because memory ran out
   HOSTS    the number of its hosts
   RANKS    its MPI ranks that were seen
 
 If a job has several hosts, its part on this host is listed.
 
---mine is for programs inside a job. It prints how many seconds that job may still run: a whole
-number, rounded down, or "unlimited". Time in which the job is suspended does not count. Outside
-a job, --mine fails. Without a daemon, both forms fail.`,
-		Example: `  # A job script that works until five minutes are left and then saves its state.
-  while left=$(hookhost jobs --mine) && { [ "$left" = unlimited ] || [ "$left" -gt 300 ]; }; do
+--mine is for programs inside a job. It prints how many seconds that job may
+still run: a whole number, rounded down, or "unlimited". Time in which the job
+is suspended does not count. Outside a job, --mine fails. Without a daemon,
+both forms fail.`,
+		Example: `  # A job script that works until five minutes are left, then saves its state
+  while left=$(hookhost jobs --mine) &&
+      { [ "$left" = unlimited ] || [ "$left" -gt 300 ]; }; do
       ./work --one-step || exit
   done
   ./work --save`,

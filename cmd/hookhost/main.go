@@ -105,9 +105,10 @@ func newCommand(called string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hookhost",
 		Short: "Hook host for PBS compute nodes",
-		Long: `hookhost confines PBS jobs to the resources they requested and records what they used. On a compute
-node it gets the events of each job from PBS. It calls hooks, which are programs that create the
-job's cgroup, add processes to it, enforce its limits and report its usage.`,
+		Long: `hookhost confines PBS jobs to the resources they requested and records what
+they used. On a compute node it gets the events of each job from PBS. It calls
+hooks, which are programs that create the job's cgroup, add processes to it,
+enforce its limits and report its usage.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -119,16 +120,31 @@ job's cgroup, add processes to it, enforce its limits and report its usage.`,
 	root.SetVersionTemplate("hookhost {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	c.flags(root)
-	root.AddCommand(
-		c.serveCommand(), c.runCommand(), c.eventCommand(), c.attachCommand(), c.remshCommand(), c.hookCommand(),
-		c.jobsCommand(), c.topCommand(), c.reportCommand(), c.webCommand(), c.doctorCommand(), c.configCommand(),
-		c.openpbsCommand(), c.pamCommand(), c.versionCommand(),
-	)
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpColumns)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
+	group(root, "Jobs:", c.runCommand(), c.jobsCommand(), c.topCommand(), c.reportCommand(), c.webCommand())
+	group(root, "This node and PBS:", c.serveCommand(), c.doctorCommand(), c.configCommand(), c.hookCommand(),
+		c.openpbsCommand())
+	group(root, "Called by PBS, launchers and PAM:", c.eventCommand(), c.attachCommand(), c.remshCommand(),
+		c.pamCommand())
+	root.AddCommand(c.versionCommand())
 	misuseFlags(root)
 	if isPBS(called) {
 		pbsUsage(root)
 	}
 	return root
+}
+
+// helpColumns is the width of a terminal that shows each help.
+const helpColumns = 80
+
+// group adds commands that the help lists together.
+func group(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 // pbsUsage reports wrong flags as PBS's programs do.

@@ -12,20 +12,22 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-const openpbsHelp = `Register hookhost with OpenPBS as one hook, "hookhost". The hook's script passes pbs_mom's events to
-the daemon of each node.
+const openpbsHelp = `Register hookhost with OpenPBS as one hook, "hookhost". The hook's script
+passes pbs_mom's events to the daemon of each node.
 
-  print      print the registration as a script, to read it or to run it on a PBS server's host
-             without hookhost
-  install    register the hook; run it on the PBS server's host. It changes only what differs, so
-             it can be repeated
-  config     check the configuration of all nodes and give it to PBS, which sends it to them
-  uninstall  remove the hook and undo what install changed. The resources diag_messages and
-             container stay, because jobs have them
+  print      print the registration as a script, to read it or to run it on a
+             PBS server's host without hookhost
+  install    register the hook; run it on the PBS server's host. It changes only
+             what differs, so it can be repeated
+  config     check the configuration of all nodes and give it to PBS, which
+             sends it to them
+  uninstall  remove the hook and undo what install changed. The resources
+             diag_messages and container stay, because jobs have them
 
-On a node, install --native replaces PBS_EXEC/bin/pbs_python by a program that handles hookhost's
-hook without starting Python. For everything else, that program executes the real pbs_python.
-docs/openpbs-reference.md describes the gains and costs.`
+On a node, install --native replaces PBS_EXEC/bin/pbs_python by a program that
+handles hookhost's hook without starting Python. For everything else, that
+program executes the real pbs_python. docs/openpbs-reference.md describes the
+gains and costs.`
 
 // openpbsFlags are the flags that print, install, config and uninstall share.
 type openpbsFlags struct {
@@ -51,20 +53,20 @@ func (c *cli) newOpenPBSFlags() *openpbsFlags {
 
 func (f *openpbsFlags) name(cmd *cobra.Command) {
 	f.Registration = openpbs.Default()
-	cmd.Flags().StringVar(&f.Registration.Name, "name", f.Registration.Name, "name of the hook")
+	cmd.Flags().StringVar(&f.Registration.Name, "name", f.Registration.Name, "`NAME` of the hook")
 }
 
 func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 	f.name(cmd)
 	r, fs := &f.Registration, cmd.Flags()
-	fs.Lookup("name").Usage = "name of hookhost's hook; only one may be enabled"
-	fs.IntVar(&r.Order, "order", r.Order, "order among hooks of the same event, 1 to 1000")
-	fs.IntVar(&r.Alarm, "alarm", r.Alarm, "seconds that one event may take")
-	fs.IntVar(&r.Freq, "freq", r.Freq, "seconds between two exechost_periodic")
-	const failUsage = "effect of a crash or timeout on the vnodes"
+	fs.Lookup("name").Usage = "`NAME` of hookhost's hook; only one may be enabled"
+	fs.IntVar(&r.Order, "order", r.Order, "`N` from 1 to 1000: the order among hooks of the same event")
+	fs.IntVar(&r.Alarm, "alarm", r.Alarm, "`SECONDS` that one event may take")
+	fs.IntVar(&r.Freq, "freq", r.Freq, "`SECONDS` between two exechost_periodic")
+	const failUsage = "`ACTION` after a crash or timeout on the vnodes"
 	fs.StringVar(&r.FailAction, "fail-action", r.FailAction, failUsage)
 	fs.StringArrayVar(&r.More, "event", nil,
-		"also request this event, for a site's hook: execjob_prologue")
+		"also request this `EVENT`, for a site's hook: execjob_prologue")
 	fs.BoolVar(&r.Cgswap, "cgswap", false,
 		"also register the server's hook NAME_cgswap, for manage_cgswap")
 	fs.BoolVar(&r.Container, "container", false,
@@ -74,13 +76,13 @@ func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 }
 
 func (f *openpbsFlags) qmgrFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Qmgr, "qmgr", "", "the program qmgr (default: in PATH, then in PBS_EXEC/bin)")
+	cmd.Flags().StringVar(&f.Qmgr, "qmgr", "", "the `PROGRAM` qmgr (default: in PATH, then in PBS_EXEC/bin)")
 	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print what would be done, without doing it")
 }
 
 func (f *openpbsFlags) nativeFlags(cmd *cobra.Command, what string) {
 	cmd.Flags().BoolVar(&f.native, "native", false, what)
-	cmd.Flags().StringVar(&f.Exec, "exec", "", "PBS_EXEC (default: the value in pbs.conf)")
+	cmd.Flags().StringVar(&f.Exec, "exec", "", "PBS_EXEC, a `DIRECTORY` (default: the value in pbs.conf)")
 }
 
 // check notes which attributes were named, and returns the first error that PBS would report.
@@ -122,7 +124,7 @@ func (c *cli) openpbsPrint() *cobra.Command {
 func (c *cli) openpbsInstall() *cobra.Command {
 	f := c.newOpenPBSFlags()
 	cmd := &cobra.Command{
-		Use: "install", Short: "Register the hook, on the PBS server's host; with --native, on a node", Args: noArgs,
+		Use: "install", Short: "Register the hook on the PBS server's host, or a node's stand-in", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return misuse(fmt.Errorf("openpbs install: %w", err))

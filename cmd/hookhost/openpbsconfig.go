@@ -9,14 +9,16 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 )
 
-const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes. "-" is standard input. The file is
-checked first. PBS sends it to every node within seconds, and to a node that is down when it comes
-up. On each node it takes effect at the next event, so it applies to the next job. Conditions such
-as "host in: LIST" and "vntype in: LIST" let one file serve unlike nodes. A node that has its own
-/etc/hookhost/hookhost.toml uses that file instead.
+const openpbsConfigHelp = `Make FILE, a hookhost.toml, the configuration of all nodes. "-" is standard
+input. The file is checked first. PBS sends it to every node within seconds,
+and to a node that is down when it comes up. On each node it takes effect at
+the next event, so it applies to the next job. Conditions such as "host in:
+LIST" and "vntype in: LIST" let one file serve unlike nodes. A node that has
+its own /etc/hookhost/hookhost.toml uses that file instead.
 
-host.node and [openpbs] are only allowed in a node's own file. [shim] is only allowed in PBS's file.
-The shim always reads it from there, even on a node with its own file.
+host.node and [openpbs] are only allowed in a node's own file. [shim] is only
+allowed in PBS's file. The shim always reads it from there, even on a node with
+its own file.
 
 Without FILE, print the configuration that PBS has.`
 

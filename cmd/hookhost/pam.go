@@ -31,25 +31,31 @@ var pamSteps = map[string]func(*cli, context.Context) error{
 func (c *cli) pamCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pam account|environment|session",
-		Short: "Let users log in where they have a job, and make their sessions part of it",
-		Long: `PAM calls this command at each login, by pam_exec(8), if these lines are in /etc/pam.d/sshd: the
-first before common-account, the others after common-session and pam_limits and before pam_env.
+		Short: "Let users log in where they have a job, as part of that job",
+		Long: `PAM calls this command at each login, by pam_exec(8), if these lines are in
+/etc/pam.d/sshd: the first before common-account, the others after
+common-session and pam_limits and before pam_env.
 
-  account  required                   pam_exec.so quiet stdout /usr/bin/hookhost pam account
-  session  [success=ignore default=1] pam_exec.so quiet type=open_session /usr/bin/hookhost pam environment
-  session  optional                   pam_env.so envfile=/run/hookhost/pam.env
-  session  required                   pam_exec.so quiet stdout type=open_session /usr/bin/hookhost pam session
+  account  required  pam_exec.so quiet stdout /usr/bin/hookhost pam account
+  session  [success=ignore default=1]  pam_exec.so quiet type=open_session \
+           /usr/bin/hookhost pam environment
+  session  optional  pam_env.so envfile=/run/hookhost/pam.env
+  session  required  pam_exec.so quiet stdout type=open_session \
+           /usr/bin/hookhost pam session
 
   account      refuses a login if [pam] of the configuration demands that
-  environment  writes the variables of the session's job for pam_env; exit status 1 if there are none
-  session      makes the session part of the job; its processes are confined, counted and killed with it
+  environment  writes the variables of the session's job for pam_env; exit
+               status 1 if there are none
+  session      makes the session part of the job; its processes are confined,
+               counted and killed with it
 
-[pam] decides what happens: whose logins are refused (restrict), whether a session becomes part of a
-job, and of which (adopt), who is exempt (allow), and what holds without a daemon (unavailable). By
-default every login is let in and left alone. See docs/pam.md.
+[pam] decides what happens: whose logins are refused (restrict), whether a
+session becomes part of a job, and of which (adopt), who is exempt (allow), and
+what holds without a daemon (unavailable). By default every login is let in and
+left alone. See docs/pam.md.
 
-The user is PAM_USER. Exit status: 0 if the user is let in; 1 if not, with one line about it on
-standard output, which pam_exec shows to the user.`,
+The user is PAM_USER. Exit status: 0 if the user is let in; 1 if not, with one
+line about it on standard output, which pam_exec shows to the user.`,
 		Args: nArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			step := pamSteps[args[0]]

@@ -23,17 +23,18 @@ func (c *cli) remshCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remsh [-n] [-l USER] HOST CMD [ARG...]",
 		Short: "Run a command on another host of the job, for MPI launchers",
-		Long: `Run CMD inside the calling job on HOST, another host of that job. MPI launchers use this command as
-their remote shell, under the name hookhost-remsh. The hook mpi sets the launchers' variables for
-that. As with ssh, CMD's words are joined by spaces and passed to a shell as one line. This program
-executes PBS's pbs_tmrsh, so pbs_mom on HOST starts the command as a task of the job.
+		Long: `Run CMD inside the calling job on HOST, another host of that job. MPI launchers
+use this command as their remote shell, under the name hookhost-remsh. The hook
+mpi sets the launchers' variables for that. As with ssh, CMD's words are joined
+by spaces and passed to a shell as one line. This program executes PBS's
+pbs_tmrsh, so pbs_mom on HOST starts the command as a task of the job.
 
-The command's standard input is empty, and its output goes to the job's. It does not get signals.
-The command works only inside a PBS job.
+The command's standard input is empty, and its output goes to the job's. It
+does not get signals. The command works only inside a PBS job.
 
-HOST is a name in PBS_NODEFILE, or an address of such a host. USER must be the caller. Other options
-that launchers give to ssh and rsh are accepted and ignored: -f -q -t -T -v -x -X, -i FILE,
--o OPTION, -p PORT.
+HOST is a name in PBS_NODEFILE, or an address of such a host. USER must be the
+caller. Other options that launchers give to ssh and rsh are accepted and
+ignored: -f -q -t -T -v -x -X, -i FILE, -o OPTION, -p PORT.
 
 Exit status: CMD's, or 255.`,
 		DisableFlagsInUseLine: true,

@@ -31,51 +31,52 @@ func (c *cli) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "report [JOB... | FILE...]", Args: nArgs(0, -1),
 		Short: "Show what jobs used, live or finished",
-		Long: `Show what jobs used on each of their hosts, while they run and after they have ended. Users other
-than root see only their own jobs, and only from the daemon.
+		Long: `Show what jobs used on each of their hosts, while they run and after they have
+ended. Users other than root see only their own jobs, and only from the daemon.
 
-JOB is a job's id or its beginning up to a dot (12 for 12.server), or the job's name. If several
-jobs match, the error lists them.
+JOB is a job's id or its beginning up to a dot (12 for 12.server), or the job's
+name. If several jobs match, the error lists them.
 
-FILEs are joined into one report, without a daemon. They contain the output of "report --json JOB"
-from each host of one job. A host's figures come from its own file, the rest from the mother
-superior's. A FILE is - for standard input, a name with a / in it, or a name that ends in .json or
-.json.gz. Any other argument is a JOB. One FILE may contain several reports.
+FILEs are joined into one report, without a daemon. They contain the output of
+"report --json JOB" from each host of one job. A host's figures come from its
+own file, the rest from the mother superior's. A FILE is - for standard input,
+a name with a / in it, or a name that ends in .json or .json.gz. Any other
+argument is a JOB. One FILE may contain several reports.
 
-Without JOB, the text format is a table of the newest jobs, with running jobs first. The other
-formats list every finished job, oldest first. csv also lists the running jobs, at its end. These
-options select jobs:
+Without JOB, the text format is a table of the newest jobs, with running jobs
+first. The other formats list every finished job, oldest first. csv also lists
+the running jobs, at its end. Options select jobs. With --sort, numbers go from
+the greatest down and text alphabetically; --sort=-COLUMN reverses the order.
+--limit is applied afterwards.
 
-  -u, --user USER   jobs of this owner, by name or number
-  -N, --name NAME   jobs of this name
-  --since, --until  jobs that ended in this period; --since includes running jobs, --until does not
-  --state STATE,... jobs in any of these states:
-                    running      has not ended; json, html and pbs include it only if it is named
-                    finished     has ended, with any result
-                    ok           ended with exit status 0
-                    failed       ended with another exit status, or with an unknown one
-                    killed       ended by a signal
-                    oom          ended after the kernel killed processes because memory ran out
-                    not_started  none of its programs ran
-  --host HOST       jobs that run or ran on this host
-  --limit N         the newest N jobs; 0 means all. The default for a table is ` + fmt.Sprint(tableRows) + `
-  --sort COLUMN     order of table and csv: numbers from the greatest, text alphabetically. -COLUMN
-                    reverses the order. --limit is applied afterwards
-  --columns C,...   the columns of table and csv:
-` + columnsHelp() + `
-Forms of a time for --since and --until:
+States for --state, which selects jobs here (to use another state directory,
+set HOOKHOST_STATE). A job may be in several:
 
-  ` + report.TimeForms + `
+  running      has not ended; json, html and pbs include it only if named
+  finished     has ended, with any result
+  ok           ended with exit status 0
+  failed       ended with another exit status, or with an unknown one
+  killed       ended by a signal
+  oom          ended after the kernel killed processes: memory ran out
+  not_started  none of its programs ran
 
-Here --state selects jobs. To use another state directory, set HOOKHOST_STATE.
+Times for --since and --until. Running jobs are included with --since and
+excluded with --until:
 
-Exit status: 0; 1 if a report does not exist or cannot be read. Without JOB, also 1 if some reports
-are damaged. The others are shown, and standard error names the damaged files.`,
+` + indented(report.TimeForms) + `
+
+Columns of table and csv, for --columns and --sort:
+
+` + indented(strings.Join(report.ColumnNames(), " ")) + `
+
+Exit status: 0; 1 if a report does not exist or cannot be read. Without JOB,
+also 1 if some reports are damaged. The others are shown, and standard error
+names the damaged files.`,
 		Example: `  hookhost report 12
-  for h in n1 n2 n3; do ssh $h hookhost report --json 12.srv; done | hookhost report -
+  for h in n1 n2; do ssh $h hookhost report --json 12; done | hookhost report -
   hookhost report -u alice --since 3d --state failed
   hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
-  hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes,mem_limit_bytes`,
+  hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd, args); err != nil {
 				return misuse(fmt.Errorf("report: %w", err))
@@ -93,9 +94,9 @@ are damaged. The others are shown, and standard error names the damaged files.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "text", strings.Join(report.FormatNames(), " or "))
+	f.StringVar(&o.format, "format", "text", "`FORMAT`: "+strings.Join(report.FormatNames(), ", "))
 	f.BoolVar(&o.json, "json", false, "same as --format json")
-	f.StringVar(&o.output, "output", "", "write to FILE instead of standard output")
+	f.StringVar(&o.output, "output", "", "write to `FILE` instead of standard output")
 	o.listOptions.flags(cmd)
 	return cmd
 }
@@ -115,19 +116,6 @@ func (o *reportOptions) formatOf(jobs bool) (report.Format, error) {
 		return list.Table(time.Now()), nil
 	}
 	return formatNamed(o.format, to)
-}
-
-// columnsHelp returns the names of the columns, indented.
-func columnsHelp() string {
-	const width, indent = 78, "                    "
-	text, line := "", indent
-	for _, name := range report.ColumnNames() {
-		if len(line)+len(name) > width+len(indent) {
-			text, line = text+strings.TrimRight(line, " ")+"\n", indent
-		}
-		line += name + " "
-	}
-	return text + strings.TrimRight(line, " ") + "\n"
 }
 
 // check completes the options and returns the errors in them.

@@ -32,13 +32,13 @@ func (o *listOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&o.filter.User, "user", "u", "", "jobs of this `USER`, by name or number")
 	f.StringVarP(&o.filter.Name, "name", "N", "", "jobs of this `NAME`")
-	f.StringVar(&o.since, "since", "", "jobs that ended at this time or later, or still run")
-	f.StringVar(&o.until, "until", "", "jobs that ended before this time")
-	f.StringSliceVar(&o.filter.States, "state", nil, strings.Join(report.StateNames(), ", ")+"; comma-separated")
-	f.StringVar(&o.filter.Host, "host", "", "jobs that run or ran on this host")
+	f.StringVar(&o.since, "since", "", "jobs that ended at this `TIME` or later, or still run")
+	f.StringVar(&o.until, "until", "", "jobs that ended before this `TIME`")
+	f.StringSliceVar(&o.filter.States, "state", nil, "jobs in any of these states: `STATE,...`")
+	f.StringVar(&o.filter.Host, "host", "", "jobs that run or ran on this `HOST`")
 	f.IntVar(&o.list.Limit, "limit", 0, "the newest `N` jobs, 0 for all")
-	f.StringVar(&o.list.Sort, "sort", "", "sort table or csv by this `column`")
-	f.StringSliceVar(&o.list.Columns, "columns", nil, "the columns of table or csv, comma-separated")
+	f.StringVar(&o.list.Sort, "sort", "", "sort table or csv by this `COLUMN`")
+	f.StringSliceVar(&o.list.Columns, "columns", nil, "`COLUMN,...` of table or csv, in this order")
 }
 
 // check completes the options for a list, or for JOBs, and returns the errors in them.

@@ -35,37 +35,40 @@ type runOptions struct {
 func (c *cli) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run [-l RES]... [-N NAME] [-u USER] [--job ID] [--report FORMAT] -- CMD [ARG...]",
+		Use:   "run [-l RESOURCES]... [-N NAME] [-u USER] [OPTION...] -- CMD [ARG...]",
 		Short: "Run a command as a job, with all its events",
-		Long: `Run CMD as a job on this host. The job is confined to its request, its usage is recorded, and it is
-cleaned up afterwards. CMD's output is passed through unchanged. When the job has ended, its report
-goes to standard error.
+		Long: `Run CMD as a job on this host. The job is confined to its request, its usage is
+recorded, and it is cleaned up afterwards. CMD's output is passed through
+unchanged. When the job has ended, its report goes to standard error.
 
--l takes what qsub takes, for example -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00, or
--l ncpus=2,mem=64mb,ngpus=1. A resource must be known to PBS, or be in a [[device]] of the
-configuration or in pbs_mom's mom_priv/hooks/resourcedef, the server's list of custom resources. All
-others are refused.
+-l takes what qsub takes, for example -l ncpus=2,mem=64mb,ngpus=1, or
+-l select=1:ncpus=2:mem=64mb -l walltime=00:10:00. A resource must be known to
+PBS, or be in a [[device]] of the configuration or in pbs_mom's
+mom_priv/hooks/resourcedef, the server's list of custom resources. All others
+are refused.
 
-When its walltime runs out, the job gets SIGTERM and, after the grace, SIGKILL. It can ask for a
-warning signal before that:
+When its walltime runs out, the job gets SIGTERM and, after the grace, SIGKILL.
+It can ask for a warning signal before that:
 
-  -l walltime=01:00:00           one hour; time in which the job is suspended does not count
-  -l walltime_signal=USR1@300    SIGUSR1 to all processes 300 seconds before that
+  -l walltime=01:00:00           one hour; suspended time does not count
+  -l walltime_signal=USR1@300    SIGUSR1 to all processes 300 seconds before
   -l walltime_signal=B:USR1@300  the same, but only to CMD
   -l kill_delay=60               60 seconds from SIGTERM to SIGKILL
 
-The daemon manages the job. If 'hookhost run' is killed, the daemon ends the job. If 'hookhost run'
-was started with SIGHUP or SIGINT ignored, as by nohup, it ignores them too, but CMD does not.
+The daemon manages the job. If 'hookhost run' is killed, the daemon ends the
+job. If 'hookhost run' was started with SIGHUP or SIGINT ignored, as by nohup,
+it ignores them too, but CMD does not.
 
-CMD has the caller's umask, environment and open files. With -u, CMD runs as another user, with that
-user's HOME. It then gets only PATH, TZ, HOOKHOST_*, and the variables of terminal and language. Of
-the open files it gets only standard input, output and error.
+CMD has the caller's umask, environment and open files. With -u, CMD runs as
+another user, with that user's HOME. It then gets only PATH, TZ, HOOKHOST_*,
+and the variables of terminal and language. Of the open files it gets only
+standard input, output and error.
 
-Exit status: CMD's; 128+N if signal N ended it; 2 if the request is refused before the job begins;
-125 if hookhost failed or a hook rejected the job; 126 if CMD could not be run; 127 if CMD was not
-found.`,
+Exit status: CMD's; 128+N if signal N ended it; 2 if the request is refused
+before the job begins; 125 if hookhost failed or a hook rejected the job; 126
+if CMD could not be run; 127 if CMD was not found.`,
 		Example: `  hookhost run -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00 -- make -j2
-  hookhost run -u alice -l select=1:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./solver`,
+  hookhost run -u alice -l select=1:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./a.out`,
 		DisableFlagsInUseLine: true,
 		Args:                  nArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,11 +83,11 @@ found.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringArrayVarP(&o.Resources, "resource", "l", nil, "resources, as for qsub")
-	f.StringVarP(&o.Name, "name", "N", "", "the job's name (default: CMD's name)")
-	f.StringVarP(&o.User, "user", "u", "", "run as this user")
-	f.StringVar(&o.ID, "job", "", "the job's id (default: the next number of this node)")
-	f.StringVar(&o.report, "report", "text", "report's format: text, json, html, csv, pbs or none")
+	f.StringArrayVarP(&o.Resources, "resource", "l", nil, "`RESOURCES`, as for qsub")
+	f.StringVarP(&o.Name, "name", "N", "", "the job's `NAME` (default: CMD's name)")
+	f.StringVarP(&o.User, "user", "u", "", "run as this `USER`")
+	f.StringVar(&o.ID, "job", "", "the job's `ID` (default: the next number of this node)")
+	f.StringVar(&o.report, "report", "text", "report's `FORMAT`: text, json, html, csv, pbs or none")
 	return cmd
 }
 

@@ -15,14 +15,16 @@ import (
 func (c *cli) serveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Run the node's daemon", Args: noArgs,
-		Long: `Run the node's daemon in the foreground. On SIGHUP it reads its configuration and hooks again. A
-configuration that PBS sends (hookhost openpbs config) takes effect without a signal. On SIGTERM or
-SIGINT the daemon completes the events in progress and exits. Jobs continue to run within their
-limits, and the next daemon manages them.
+		Long: `Run the node's daemon in the foreground. On SIGHUP it reads its configuration
+and hooks again. A configuration that PBS sends (hookhost openpbs config) takes
+effect without a signal. On SIGTERM or SIGINT the daemon completes the events
+in progress and exits. Jobs continue to run within their limits, and the next
+daemon manages them.
 
-One daemon serves all jobs of a node. It locks /run/hookhost/PREFIX.lock, where PREFIX is
-cgroup.prefix. A second daemon with that prefix fails with an error that names the first one's pid.
-Two daemons on one node need separate socket directories, state directories and cgroup prefixes.`,
+One daemon serves all jobs of a node. It locks /run/hookhost/PREFIX.lock, where
+PREFIX is cgroup.prefix. A second daemon with that prefix fails with an error
+that names the first one's pid. Two daemons on one node need separate socket
+directories, state directories and cgroup prefixes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.serve(cmd); err != nil {
 				return fmt.Errorf("serve: %w", err)

@@ -20,15 +20,15 @@ func (c *cli) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top [--interval TIME] [--once [--json]]", Args: noArgs,
 		Short: "Watch the jobs on this host: cpu, memory, time left",
-		Long: `Watch the live jobs on this host on a terminal. Root sees all jobs, other users see their own. The
-figures are those of this host only.
+		Long: `Watch the live jobs on this host on a terminal. Root sees all jobs, other users
+see their own. The figures are those of this host only.
 
-Keys: up and down select, enter shows the job's processes, s sorts by the next column, r reverses,
-/ filters by job, user or name, ? explains the columns, q goes back or quits. A narrow terminal
-shows fewer columns.
+Keys: up and down select, enter shows the job's processes, s sorts by the next
+column, r reverses, / filters by job, user or name, ? explains the columns, q
+goes back or quits. A narrow terminal shows fewer columns.
 
-The daemon reads the figures on request and does not call any hook. --once prints one frame as text,
-with all columns. It does not need a terminal.`,
+The daemon reads the figures on request and does not call any hook. --once
+prints one frame as text, with all columns. It does not need a terminal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < top.Least {
 				return misuse(fmt.Errorf("top: --interval %v: at least %v", interval, top.Least))
@@ -53,7 +53,7 @@ with all columns. It does not need a terminal.`,
 			return top.Run(cmd.Context(), client, interval, userNames(), os.Stdout)
 		},
 	}
-	usage := "time between two samples, at least " + top.Least.String()
+	usage := "`TIME` between two samples, at least " + top.Least.String()
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, usage)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "with --once: print JSON")
 	cmd.Flags().BoolVar(&once, "once", false, "print one frame and exit")

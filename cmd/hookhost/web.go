@@ -16,23 +16,25 @@ import (
 func (c *cli) webCommand() *cobra.Command {
 	var listen, owner, header string
 	cmd := &cobra.Command{
-		Use: "web [--listen ADDRESS] [--socket-user USER] [--user-header NAME]", Args: noArgs,
+		Use: "web [--listen ADDRESS]", Args: noArgs,
 		Short: "Show jobs and reports in a browser",
-		Long: `Show jobs and reports in a browser: the live jobs of this host, finished jobs, and the report of
-each. Root sees all jobs, other users see their own, because the daemon answers for the user who
-runs this command. The command does not change anything. It runs until SIGTERM or SIGINT.
+		Long: `Show jobs and reports in a browser: the live jobs of this host, finished jobs,
+and the report of each. Root sees all jobs, other users see their own, because
+the daemon answers for the user who runs this command. The command does not
+change anything. It runs until SIGTERM or SIGINT.
 
-By default it listens on a loopback address and prints the address to open. The address contains a
-token, because every user of the host can connect. To use a browser on another host, forward the
-port with ssh:
+By default it listens on a loopback address and prints the address to open. The
+address contains a token, because every user of the host can connect. To use a
+browser on another host, forward the port with ssh:
 
   ssh -L 8080:127.0.0.1:PORT HOST
 
-Behind a site's web server, it listens on a unix socket of mode 0600. The socket belongs to the user
-that the web server runs as (--socket-user). In the header --user-header, the web server sends the
-name of the logged-in user, as PBS knows it. Each user then sees only their own jobs. A request
-without the header is refused. The web server must set the header in every request, and must remove
-one that came from outside.`,
+Behind a site's web server, it listens on a unix socket of mode 0600. The
+socket belongs to the user that the web server runs as (--socket-user). In the
+header --user-header, the web server sends the name of the logged-in user, as
+PBS knows it. Each user then sees only their own jobs. A request without the
+header is refused. The web server must set the header in every request, and
+must remove one that came from outside.`,
 		Example: `  hookhost web
   hookhost web --listen unix:/run/hookhost-web/socket --socket-user www-data \
       --user-header X-Remote-User`,
@@ -51,9 +53,9 @@ one that came from outside.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", "127.0.0.1:0", "loopback IP:PORT, PORT 0 for any; or unix:PATH")
-	f.StringVar(&owner, "socket-user", "", "the owner of the unix socket (default: the user who runs this)")
-	f.StringVar(&header, "user-header", "", "the header with the user's name, for a unix socket")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "`ADDRESS` on the loopback, PORT 0 for any; or unix:PATH")
+	f.StringVar(&owner, "socket-user", "", "the `USER` who owns the unix socket (default: the caller)")
+	f.StringVar(&header, "user-header", "", "the user's name comes in header `NAME`, for a unix socket")
 	return cmd
 }
 
