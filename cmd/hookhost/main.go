@@ -129,6 +129,7 @@ enforce its limits and report its usage.`,
 		c.pamCommand())
 	root.AddCommand(c.versionCommand())
 	misuseFlags(root)
+	c.completions(root)
 	if isPBS(called) {
 		pbsUsage(root)
 	}
