@@ -7,6 +7,10 @@ PREFIX   ?= /usr
 BINDIR   ?= $(PREFIX)/bin
 LIBEXECDIR ?= $(PREFIX)/libexec/hookhost
 DATADIR  ?= $(PREFIX)/share/hookhost
+MANDIR   ?= $(PREFIX)/share/man
+BASHDIR  ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR  ?= $(PREFIX)/share/fish/vendor_completions.d
 LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
 # The tag leaves out gRPC's pages for browsers, with net/trace.
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LINK)'
@@ -14,7 +18,7 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install uninstall clean help generate
+.PHONY: all man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install uninstall clean help generate
 .DEFAULT_GOAL := all
 
 all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -26,6 +30,14 @@ all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpb
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
 	$(BUILD) -o bin/openpbs/pbs_python ./cmd/pbs-python
 	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
+
+man: all ## write the manual pages into bin/man, and what shells need to complete commands into bin/completion
+	@rm -rf bin/man
+	CGO_ENABLED=0 $(GO) run -trimpath -tags 'grpcnotrace man' -ldflags '$(LINK)' ./cmd/hookhost man bin/man
+	@mkdir -p bin/completion
+	bin/hookhost completion bash >bin/completion/hookhost
+	bin/hookhost completion zsh >bin/completion/_hookhost
+	bin/hookhost completion fish >bin/completion/hookhost.fish
 
 demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3
@@ -71,6 +83,7 @@ check: ## what has to pass before a commit: format, vet, staticcheck, modules, p
 	@scripts/need go
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'run gofmt' >&2; exit 1; }
 	$(GO) vet ./... ./testdata/hooks/...
+	$(GO) vet -tags man ./cmd/hookhost
 	$(GO) vet -tags openpbs ./lab/openpbs
 	$(STATICCHECK) ./... ./testdata/hooks/...
 	$(STATICCHECK) -tags openpbs ./lab/openpbs
@@ -99,7 +112,7 @@ generate: ## wire messages from hook.proto (needs protoc)
 # Each is whole at any moment: a node goes on attaching while it is upgraded.
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
 
-install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the programs' alone
+install: all man ## install below DESTDIR; PREFIX moves the programs, their data, manual and completions
 	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
 	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
 	$(call put,0755,bin/openpbs/pbs_python,$(LIBEXECDIR)/openpbs/pbs_python)
@@ -112,17 +125,23 @@ install: all ## install below DESTDIR; PREFIX, BINDIR and LIBEXECDIR are the pro
 		'$(DESTDIR)/lib/systemd/system/hookhost-web.service'
 	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json \
 		packaging/containers/containers.conf packaging/polkit/linger.rules
+	install -D -m 0644 -t '$(DESTDIR)$(MANDIR)/man1' bin/man/*.1
+	install -D -m 0644 -t '$(DESTDIR)$(BASHDIR)' bin/completion/hookhost
+	install -D -m 0644 -t '$(DESTDIR)$(ZSHDIR)' bin/completion/_hookhost
+	install -D -m 0644 -t '$(DESTDIR)$(FISHDIR)' bin/completion/hookhost.fish
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 
 installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python) \
 	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) \
 	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
-	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf linger.rules)
+	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf linger.rules) \
+	$(MANDIR)/man1/hookhost.1 $(BASHDIR)/hookhost $(ZSHDIR)/_hookhost $(FISHDIR)/hookhost.fish
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
-	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new') '$(DESTDIR)/etc/hookhost/hooks.d/.lock'
+	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new') '$(DESTDIR)/etc/hookhost/hooks.d/.lock' \
+		'$(DESTDIR)$(MANDIR)'/man1/hookhost-*.1
 	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs) $(LIBEXECDIR) $(DATADIR) \
 		/etc/hookhost/hooks.d /etc/hookhost /var/lib/hookhost,'$(DESTDIR)$(d)'); do \
 		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done

@@ -34,8 +34,10 @@ func newImage(t *testing.T, variables ...string) *image {
 		must.NoError(t, os.MkdirAll(filepath.Join(i.tree, "hooks", hook.Name()), 0o755))
 		programs = append(programs, "hooks/"+hook.Name())
 	}
-	for _, program := range programs {
-		i.write(i.tree, "bin/"+program)
+	texts := []string{"man/hookhost.1", "man/hookhost-run.1", "completion/hookhost", "completion/_hookhost",
+		"completion/hookhost.fish"}
+	for _, name := range append(programs, texts...) {
+		i.write(i.tree, "bin/"+name)
 	}
 	return i
 }
@@ -50,7 +52,7 @@ func (i *image) write(folder, name string) {
 // make returns what a target prints.
 func (i *image) make(target string) string {
 	i.t.Helper()
-	args := append([]string{"-s", "-o", "all", "GO=go", "DESTDIR=" + i.folder, target}, i.variables...)
+	args := append([]string{"-s", "-o", "all", "-o", "man", "GO=go", "DESTDIR=" + i.folder, target}, i.variables...)
 	cmd := exec.Command("make", args...)
 	cmd.Dir = i.tree
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "MAKE") })

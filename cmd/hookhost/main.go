@@ -100,6 +100,9 @@ func inName(called, message string) string {
 // isPBS reports whether the program was called under a name of PBS.
 func isPBS(called string) bool { return aliases[called] != "" && strings.HasPrefix(called, "pbs_") }
 
+// others are commands that only some builds have.
+var others []func() *cobra.Command
+
 func newCommand(called string) *cobra.Command {
 	c := &cli{called: called}
 	root := &cobra.Command{
@@ -128,6 +131,9 @@ enforce its limits and report its usage.`,
 	group(root, "Called by PBS, launchers and PAM:", c.eventCommand(), c.attachCommand(), c.remshCommand(),
 		c.pamCommand())
 	root.AddCommand(c.versionCommand())
+	for _, command := range others {
+		root.AddCommand(command())
+	}
 	misuseFlags(root)
 	c.completions(root)
 	if isPBS(called) {
