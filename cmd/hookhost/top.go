@@ -50,7 +50,7 @@ prints one frame as text, with all columns. It does not need a terminal.`,
 			if once {
 				return top.Once(cmd.Context(), client, cmd.OutOrStdout())
 			}
-			return top.Run(cmd.Context(), client, interval, userNames(), os.Stdout)
+			return top.Run(cmd.Context(), client, interval, userNames(), showsUTF8(), os.Stdout)
 		},
 	}
 	usage := "`TIME` between two samples, at least " + top.Least.String()

@@ -102,7 +102,7 @@ func TestTopFollowsAJobOnATerminal(t *testing.T) {
 
 	term := newTerminal(n, 80, 24)
 	term.keys(filepath.Join(built, "hookhost")+" top --interval 500ms", "Enter")
-	screen := term.shows("1 job", "cpus busy", "59m", "/256M", "q quit")
+	screen := term.shows("1 job", "cpus busy", "59m", "/256M", "NAME", "MEM%", "q quit")
 	if strings.Contains(screen, "STATE") {
 		t.Errorf("at 80 columns:\n%s", screen)
 	}

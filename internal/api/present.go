@@ -40,6 +40,8 @@ type Present struct {
 	MemLimitBytes *int64    `json:"mem_limit_bytes,omitempty"` // nil also without a limit
 	Pids          *int64    `json:"pids,omitempty"`            // threads included
 	OOMKills      *int64    `json:"oom_kills,omitempty"`
+	ReadBytes     *int64    `json:"read_bytes,omitempty"` // of block devices, so far
+	WriteBytes    *int64    `json:"write_bytes,omitempty"`
 }
 
 // PresentJob is a live job with its current usage. Devices and NCPUs come from the last measurement

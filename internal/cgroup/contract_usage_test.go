@@ -186,6 +186,9 @@ func wantPresent(t *testing.T, j *Job, u Usage) {
 			t.Errorf("present %s is %v, usage has %v", c.what, c.now, c.usage)
 		}
 	}
+	if (p.ReadBytes == nil) != (u.ReadBytes == nil) || (p.WriteBytes == nil) != (u.WriteBytes == nil) {
+		t.Errorf("present bytes are %v, %v, usage has %v, %v", p.ReadBytes, p.WriteBytes, u.ReadBytes, u.WriteBytes)
+	}
 	if (p.Pids == nil) != (u.Pids == nil) {
 		t.Errorf("present pids are %v, usage has %v", p.Pids, u.Pids)
 	}

@@ -14,6 +14,8 @@ type Present struct {
 	MemLimit *int64         // bytes; nil also if there is no limit
 	Pids     *int64         // tasks, including threads
 	OOMKills *int64         // processes that the kernel killed because memory ran out
+
+	ReadBytes, WriteBytes *int64 // so far, as in Usage
 }
 
 // Present reads the job's current usage from a few files, while Usage reads all counters. Present
@@ -30,6 +32,14 @@ func (j *Job) Present() (Present, error) {
 		r.dir = d
 		p.Pids = r.number("pids.current")
 	}
+	var u Usage
+	for _, name := range []string{"io", "blkio"} {
+		if d, ok := j.with(name); ok {
+			r.dir = d
+			r.readIO(&u)
+		}
+	}
+	p.ReadBytes, p.WriteBytes = u.ReadBytes, u.WriteBytes
 	p.CPU = j.cpuTime(r)
 	if !r.found && !j.Exists() {
 		return Present{}, fmt.Errorf("present use of job %s: %w", j.id, ErrNotFound)

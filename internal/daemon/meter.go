@@ -27,7 +27,7 @@ func (m *meter) Present(id string) (api.Present, error) {
 	now, err := job.Present()
 	p := api.Present{
 		At: time.Now(), MemBytes: now.Mem, CacheBytes: now.Cache, MemLimitBytes: now.MemLimit, Pids: now.Pids,
-		OOMKills: now.OOMKills,
+		OOMKills: now.OOMKills, ReadBytes: now.ReadBytes, WriteBytes: now.WriteBytes,
 	}
 	if now.CPU != nil {
 		seconds := now.CPU.Seconds()

@@ -13,7 +13,7 @@ import (
 const none = "-"
 
 // size formats bytes in at most five columns: 512K, 3.25M, 64G.
-func size(bytes *int64) string {
+func size[T int64 | float64](bytes *T) string {
 	if bytes == nil {
 		return none
 	}

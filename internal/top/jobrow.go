@@ -16,6 +16,7 @@ type jobRow struct {
 	elapsed, left  *float64 // seconds
 	ncpus          int      // 0 is not known
 	busy           *float64 // cpus; nil before the second sample
+	read, written  *float64 // bytes per second of block devices; nil before the second sample
 	gpus           int
 	gpuBusy        *float64 // share of the time since the job got them, the mean of all
 	hosts          int
@@ -28,8 +29,15 @@ func newJobRow(j *api.PresentJob, before api.Present) jobRow {
 		id: hostapi.Printable(j.ID), name: hostapi.Printable(j.Name), user: hostapi.Printable(j.User), uid: j.UID,
 		phase: j.Phase, elapsed: j.Elapsed, left: j.Left, ncpus: j.NCPUs, hosts: j.Hosts, uses: j.UsesHere,
 	}
-	if before.CPUSeconds != nil && j.UsesHere.CPUSeconds != nil {
-		r.busy = rate(*j.UsesHere.CPUSeconds-*before.CPUSeconds, j.UsesHere.At.Sub(before.At).Seconds())
+	now, seconds := j.UsesHere, j.UsesHere.At.Sub(before.At).Seconds()
+	if before.CPUSeconds != nil && now.CPUSeconds != nil {
+		r.busy = rate(*now.CPUSeconds-*before.CPUSeconds, seconds)
+	}
+	if before.ReadBytes != nil && now.ReadBytes != nil {
+		r.read = rate(float64(*now.ReadBytes-*before.ReadBytes), seconds)
+	}
+	if before.WriteBytes != nil && now.WriteBytes != nil {
+		r.written = rate(float64(*now.WriteBytes-*before.WriteBytes), seconds)
 	}
 	measured, sum := 0, 0.0
 	for _, d := range j.Devices {
@@ -142,21 +150,37 @@ func whole(n int) *float64 {
 	return &f
 }
 
+// idText returns the job's id, or its beginning up to a dot if the id is wider than its column.
+func (r *jobRow) idText(width int) string {
+	if len(r.id) <= width {
+		return r.id
+	}
+	number, _, _ := strings.Cut(r.id, ".")
+	return number
+}
+
 // nearFull is the fraction of its limit from which a job's memory is shown in red.
 const nearFull = 0.9
 
-// jobColumns are the columns of the table of jobs.
+// lacksMemory reports whether the job uses nearly all its memory, or lost processes for lack of it.
+func (r *jobRow) lacksMemory() bool {
+	return r.share() != nil && *r.share() >= nearFull || r.uses.OOMKills != nil && *r.uses.OOMKills > 0
+}
+
+// jobColumns are the columns of the table of jobs. A column that has numbers has room for an arrow
+// in its heading.
 var jobColumns = []column[jobRow]{
-	{title: "JOB", width: 12, most: 24, text: func(r *jobRow, _ int) string { return r.id }},
-	{title: "USER", width: 8, most: 12, leaves: 4, text: func(r *jobRow, _ int) string { return text(r.user) }},
-	{title: "S", width: 1, leaves: 5, text: func(r *jobRow, _ int) string { return r.letter() }},
+	{title: "JOB", width: 9, most: 24, text: func(r *jobRow, width int) string { return r.idText(width) }},
+	{title: "NAME", width: 10, most: 40, leaves: 8, text: func(r *jobRow, _ int) string { return text(r.name) }},
+	{title: "USER", width: 8, most: 12, leaves: 6, text: func(r *jobRow, _ int) string { return text(r.user) }},
+	{title: "S", width: 2, leaves: 7, text: func(r *jobRow, _ int) string { return r.letter() }},
 	{
-		title: "RUNS", width: 6, right: true, leaves: 11,
+		title: "RUNS", width: 6, right: true, leaves: 14,
 		text:    func(r *jobRow, _ int) string { return clock(r.elapsed) },
 		sortsBy: func(r *jobRow) *float64 { return r.elapsed },
 	},
 	{
-		title: "LEFT", width: 6, right: true, leaves: 3,
+		title: "LEFT", width: 6, right: true, leaves: 4,
 		text:    func(r *jobRow, _ int) string { return clock(r.left) },
 		sortsBy: func(r *jobRow) *float64 { return r.left },
 	},
@@ -166,7 +190,7 @@ var jobColumns = []column[jobRow]{
 		sortsBy: func(r *jobRow) *float64 { return r.busy },
 	},
 	{
-		title: "CPU%", width: 4, right: true, leaves: 10,
+		title: "CPU%", width: 5, right: true, leaves: 13,
 		text:    func(r *jobRow, _ int) string { return percent(r.cpuShare()) },
 		sortsBy: func(r *jobRow) *float64 { return r.cpuShare() },
 	},
@@ -174,42 +198,57 @@ var jobColumns = []column[jobRow]{
 		title: "MEM", width: 11, right: true, leaves: 2,
 		text:    func(r *jobRow, _ int) string { return r.memText() },
 		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.MemBytes) },
-		warns:   func(r *jobRow) bool { return r.share() != nil && *r.share() >= nearFull },
+		warns:   (*jobRow).lacksMemory,
 	},
 	{
-		title: "OF", width: 6, spread: 16, leaves: 6,
+		title: "MEM%", width: 5, right: true, leaves: 3,
+		text:    func(r *jobRow, _ int) string { return percent(r.share()) },
+		sortsBy: func(r *jobRow) *float64 { return r.share() },
+		warns:   (*jobRow).lacksMemory,
+	},
+	{
+		title: "OF", width: 6, spread: 16, leaves: 15,
 		text:    func(r *jobRow, width int) string { return bar(r.share(), width) },
 		sortsBy: func(r *jobRow) *float64 { return r.share() },
-		warns:   func(r *jobRow) bool { return r.share() != nil && *r.share() >= nearFull },
+		warns:   (*jobRow).lacksMemory,
 	},
 	{
-		title: "CACHE", width: 6, right: true, leaves: 13,
+		title: "CACHE", width: 6, right: true, leaves: 16,
 		text:    func(r *jobRow, _ int) string { return size(r.uses.CacheBytes) },
 		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.CacheBytes) },
 	},
 	{
-		title: "PIDS", width: 5, right: true, leaves: 9,
+		title: "READ", width: 6, right: true, leaves: 10, absent: true,
+		text:    func(r *jobRow, _ int) string { return size(r.read) },
+		sortsBy: func(r *jobRow) *float64 { return r.read },
+	},
+	{
+		title: "WRITE", width: 6, right: true, leaves: 10, absent: true,
+		text:    func(r *jobRow, _ int) string { return size(r.written) },
+		sortsBy: func(r *jobRow) *float64 { return r.written },
+	},
+	{
+		title: "PIDS", width: 5, right: true, leaves: 12,
 		text:    func(r *jobRow, _ int) string { return count(r.uses.Pids) },
 		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.Pids) },
 	},
 	{
-		title: "GPU", width: 6, right: true, leaves: 8, absent: true,
+		title: "GPU", width: 6, right: true, leaves: 9, absent: true,
 		text:    func(r *jobRow, _ int) string { return r.gpuText() },
 		sortsBy: func(r *jobRow) *float64 { return whole(r.gpus) },
 	},
 	{
-		title: "OOM", width: 3, right: true, leaves: 7,
+		title: "OOM", width: 4, right: true, leaves: 11,
 		text:    func(r *jobRow, _ int) string { return count(r.uses.OOMKills) },
 		sortsBy: func(r *jobRow) *float64 { return amount(r.uses.OOMKills) },
 		warns:   func(r *jobRow) bool { return r.uses.OOMKills != nil && *r.uses.OOMKills > 0 },
 	},
-	{title: "STATE", width: 9, leaves: 15, text: func(r *jobRow, _ int) string { return text(string(r.phase)) }},
+	{title: "STATE", width: 9, leaves: 18, text: func(r *jobRow, _ int) string { return text(string(r.phase)) }},
 	{
-		title: "HOSTS", width: 5, right: true, leaves: 14,
+		title: "HOSTS", width: 6, right: true, leaves: 17,
 		text:    func(r *jobRow, _ int) string { return hosts(r) },
 		sortsBy: func(r *jobRow) *float64 { return whole(r.hosts) },
 	},
-	{title: "NAME", width: 10, most: 40, leaves: 12, text: func(r *jobRow, _ int) string { return text(r.name) }},
 }
 
 func hosts(r *jobRow) string {

@@ -34,6 +34,7 @@ type model struct {
 	source Source
 	every  time.Duration
 	userOf func(uid int) string
+	arrows arrows
 
 	width, height int
 
@@ -71,7 +72,7 @@ type sampled struct {
 type due struct{ round int }
 
 func newModel(ctx context.Context, source Source, every time.Duration, userOf func(uid int) string) model {
-	m := model{ctx: ctx, source: source, every: every, userOf: userOf, width: 80, height: 24}
+	m := model{ctx: ctx, source: source, every: every, userOf: userOf, arrows: asciiArrows, width: 80, height: 24}
 	m.jobs = list[jobRow]{
 		columns: jobColumns, order: order{title: "CPU"}, key: func(r *jobRow) string { return r.id },
 	}

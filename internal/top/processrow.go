@@ -42,7 +42,7 @@ var processColumns = []column[processRow]{
 		sortsBy: func(r *processRow) *float64 { return whole(r.pid) },
 	},
 	{title: "USER", width: 8, most: 16, leaves: 3, text: func(r *processRow, _ int) string { return text(r.user) }},
-	{title: "S", width: 1, leaves: 4, text: func(r *processRow, _ int) string { return r.state }},
+	{title: "S", width: 2, leaves: 4, text: func(r *processRow, _ int) string { return r.state }},
 	{
 		title: "CPU%", width: 6, right: true, text: func(r *processRow, _ int) string { return percent(r.busy) },
 		sortsBy: func(r *processRow) *float64 { return r.busy },

@@ -20,9 +20,15 @@ import (
 func IsTerminal(f *os.File) bool { return term.IsTerminal(f.Fd()) }
 
 // Run shows jobs on a terminal until the user quits or ctx ends. If the Source fails, Run shows the
-// error and tries again. userOf returns the name of a user.
-func Run(ctx context.Context, source Source, every time.Duration, userOf func(uid int) string, out *os.File) error {
+// error and tries again. userOf returns the name of a user. unicode means that the terminal shows
+// UTF-8.
+func Run(
+	ctx context.Context, source Source, every time.Duration, userOf func(uid int) string, unicode bool, out *os.File,
+) error {
 	m := newModel(ctx, source, max(every, Least), userOf)
+	if unicode {
+		m.arrows = unicodeArrows
+	}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out)).Run()
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("show jobs: %w", err)
@@ -37,7 +43,7 @@ func Once(ctx context.Context, source Source, out io.Writer) error {
 		return err
 	}
 	columns := fit(m.jobs.columns, m.jobs.rows, 0)
-	lines := []string{m.summary(), "", heading(columns, m.jobs.order)}
+	lines := []string{m.summary(), "", heading(columns, m.jobs.order, m.arrows)}
 	for i := range m.jobs.rows {
 		lines = append(lines, line(columns, &m.jobs.rows[i], plain))
 	}
@@ -51,11 +57,13 @@ func Once(ctx context.Context, source Source, out io.Writer) error {
 // onceJob is a job of one frame for programs.
 type onceJob struct {
 	api.PresentJob
-	Busy *float64 `json:"cpus_busy,omitempty"`
+	Busy    *float64 `json:"cpus_busy,omitempty"`
+	Read    *float64 `json:"read_bytes_per_second,omitempty"`
+	Written *float64 `json:"write_bytes_per_second,omitempty"`
 }
 
 // OnceJSON writes the figures of one frame as one JSON object: api.PresentJobs, and each job's busy
-// cpus between two samples.
+// cpus and disk traffic between two samples.
 func OnceJSON(ctx context.Context, source Source, out io.Writer) error {
 	m := newModel(ctx, source, Least, nil)
 	now, err := m.sampleTwice()
@@ -64,7 +72,8 @@ func OnceJSON(ctx context.Context, source Source, out io.Writer) error {
 	}
 	jobs := []onceJob{}
 	for i, j := range now.Jobs {
-		jobs = append(jobs, onceJob{PresentJob: j, Busy: m.all[i].busy})
+		r := &m.all[i]
+		jobs = append(jobs, onceJob{PresentJob: j, Busy: r.busy, Read: r.read, Written: r.written})
 	}
 	return json.NewEncoder(out).Encode(struct {
 		api.PresentJobs

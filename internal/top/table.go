@@ -12,7 +12,7 @@ import (
 type column[T any] struct {
 	title   string
 	width   int // the least
-	most    int // the column grows with its texts up to this width; 0: it does not grow
+	most    int // the column grows with its texts up to this width if there is room
 	spread  int // the column may use this much of the remaining width
 	right   bool
 	absent  bool // the column is shown only if a row has a text in it
@@ -26,13 +26,8 @@ type column[T any] struct {
 func fit[T any](columns []column[T], rows []T, width int) []column[T] {
 	list := make([]column[T], 0, len(columns))
 	for _, c := range columns {
-		filled := false
-		for i := range rows {
-			text := c.text(&rows[i], c.width)
-			filled = filled || text != none && text != ""
-			c.width = max(c.width, min(ansi.StringWidth(text), c.most))
-		}
-		if filled || !c.absent {
+		filled := func(row T) bool { text := c.text(&row, c.width); return text != none && text != "" }
+		if !c.absent || slices.ContainsFunc(rows, filled) {
 			list = append(list, c)
 		}
 	}
@@ -43,9 +38,22 @@ func fit[T any](columns []column[T], rows []T, width int) []column[T] {
 		}
 		list = slices.DeleteFunc(list, func(c column[T]) bool { return c.leaves == last.leaves })
 	}
+	rest := func(most int) int {
+		if width == 0 {
+			return most
+		}
+		return max(min(width-lineWidth(list), most), 0)
+	}
+	for i := range list { // texts first, then bars
+		widest := 0
+		for j := range rows {
+			widest = max(widest, ansi.StringWidth(list[i].text(&rows[j], list[i].most)))
+		}
+		list[i].width += rest(max(min(widest, list[i].most)-list[i].width, 0))
+	}
 	for i := range list {
-		if rest := width - lineWidth(list); rest > 0 {
-			list[i].width += min(rest, list[i].spread)
+		if width > 0 {
+			list[i].width += rest(list[i].spread)
 		}
 	}
 	return list
@@ -110,13 +118,26 @@ func compare[T any](a, b *T, c *column[T], reversed bool) (d int) {
 	return d
 }
 
-// heading returns the line above a table. A sign marks the column by which it is sorted.
-func heading[T any](columns []column[T], o order) string {
+// arrows mark the column by which a table is sorted.
+type arrows struct{ down, up string }
+
+var (
+	asciiArrows   = arrows{"v", "^"}
+	unicodeArrows = arrows{"↓", "↑"}
+)
+
+// heading returns the line above a table. An arrow marks the column by which the table is sorted.
+// It points down if the greatest is at the top.
+func heading[T any](columns []column[T], o order, a arrows) string {
 	cells := make([]string, len(columns))
 	for i, c := range columns {
 		title := c.title
-		if title == o.title && len(title) < c.width {
-			title += map[bool]string{false: "v", true: "^"}[(c.sortsBy == nil) != o.reversed]
+		if title == o.title {
+			arrow := a.down
+			if (c.sortsBy == nil) != o.reversed {
+				arrow = a.up
+			}
+			title += arrow
 		}
 		cells[i] = pad(title, c.width, c.right)
 	}

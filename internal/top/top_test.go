@@ -31,6 +31,7 @@ func use(at, cpu float64, mem, limit int64) api.Present {
 	p := api.Present{
 		At: start.Add(time.Duration(at * float64(time.Second))), CPUSeconds: &cpu, MemBytes: &mem,
 		CacheBytes: ptr(mem / 4), Pids: ptr(int64(17)), OOMKills: ptr(int64(0)),
+		ReadBytes: ptr(int64(at * 12e6)), WriteBytes: ptr(int64(at * cpu * 5000)),
 	}
 	if limit > 0 {
 		p.MemLimitBytes = &limit
@@ -136,6 +137,36 @@ func TestFrameFillsTheTerminalAndNoMore(t *testing.T) {
 	golden(t, "jobs-80x24.txt", screen(shown(80, 24)))
 	golden(t, "jobs-200x50.txt", screen(shown(200, 50)))
 	golden(t, "help-80x24.txt", screen(press(t, shown(80, 24), "?")))
+}
+
+func TestOrdinaryTerminalShowsNamesMemoryAndDisks(t *testing.T) {
+	m := shown(80, 24)
+	for i := range m.all {
+		m.all[i].gpus = 0
+	}
+	m.sift()
+	want := "JOB       NAME       USER     S    LEFT     CPUv         MEM  MEM%   READ  WRITE\n" +
+		"1001      steady     alice    R   3d02h    3.9/4     12G/64G    19  11.4M   526K\n"
+	if text := screen(m); !strings.Contains(text, want) {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestArrowMarksTheOrderInEachColumn(t *testing.T) {
+	for _, keys := range [][]string{nil, {"enter"}} {
+		m := press(t, shown(200, 24), keys...)
+		m.arrows = unicodeArrows
+		for range len(jobColumns) {
+			m = press(t, m, "s")
+			for range 2 {
+				heading := strings.Split(screen(m), "\n")[2]
+				if strings.Count(heading, "↓")+strings.Count(heading, "↑") != 1 {
+					t.Errorf("%q", heading)
+				}
+				m = press(t, m, "r")
+			}
+		}
+	}
 }
 
 func TestProcessesOfAJobAreShown(t *testing.T) {

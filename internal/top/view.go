@@ -41,10 +41,10 @@ func (m *model) lines() []string {
 	lines := []string{bold(m.cut(m.summary())), m.status()}
 	keys := "up/down select  enter processes  s sort  r reverse  / filter  ? help  q quit"
 	if m.job == "" {
-		lines = append(lines, draw(&m.jobs, m.width, m.room())...)
+		lines = append(lines, draw(&m.jobs, m.width, m.room(), m.arrows)...)
 	} else {
 		keys = "up/down select  s sort  r reverse  ? help  q/esc back to the jobs"
-		lines = append(lines, draw(&m.processes, m.width, m.room())...)
+		lines = append(lines, draw(&m.processes, m.width, m.room(), m.arrows)...)
 	}
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
@@ -55,9 +55,9 @@ func (m *model) lines() []string {
 func (m *model) cut(text string) string { return ansi.Truncate(text, m.width, "~") }
 
 // draw returns the heading of a list and the rows that fit.
-func draw[T any](l *list[T], width, room int) []string {
+func draw[T any](l *list[T], width, room int, a arrows) []string {
 	columns := fit(l.columns, l.rows, width)
-	lines := []string{turn(pad(heading(columns, l.order), width, false))}
+	lines := []string{turn(pad(heading(columns, l.order, a), width, false))}
 	from, to := l.page(room)
 	for i := from; i < to; i++ {
 		if i == l.at {
@@ -133,12 +133,13 @@ func (m *model) processStatus() string {
 	return text
 }
 
-const helpText = `JOB    id; USER its owner; NAME; HOSTS how many hosts it has
+const helpText = `JOB    id, or its number; NAME; USER its owner; HOSTS how many hosts it has
 S      state: P before its start, R running, S suspended, E exiting
 RUNS   how long it has run, suspensions not counted; LEFT until its time is over
 CPU    cpus busy now, of those it has; CPU% the same as a percentage
-MEM    memory now, of its limit, without page cache; OF the same as a bar
+MEM    memory now, of its limit, without page cache; MEM% the same, OF as a bar
 CACHE  page cache of files
+READ   bytes read from disks in a second; WRITE bytes written
 PIDS   processes and threads
 GPU    how many it has, and how busy they were since it got them
 OOM    processes that the kernel killed for lack of memory
