@@ -115,7 +115,7 @@ func (f Filter) Check() error {
 // Matches reports whether f selects a report. It ignores Limit.
 func (f Filter) Matches(r *Report) bool {
 	switch {
-	case f.Job != "" && !pbs.NamesJob(f.Job, r.Job):
+	case f.Job != "" && !f.MatchesJob(r):
 	case f.Name != "" && !strings.EqualFold(f.Name, r.Name):
 	case f.User != "" && !f.ofUser(r):
 	case !f.Since.IsZero() && r.End != nil && r.End.Before(f.Since):
@@ -128,6 +128,9 @@ func (f Filter) Matches(r *Report) bool {
 	}
 	return false
 }
+
+// MatchesJob reports whether f.Job names the job of a report.
+func (f Filter) MatchesJob(r *Report) bool { return pbs.NamesJob(f.Job, r.Job) }
 
 func (f Filter) ofUser(r *Report) bool {
 	if r.Owner == f.User {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"time"
 )
 
 //go:embed document.html
@@ -32,12 +33,27 @@ type HTML struct {
 	Links   []Link // to other pages, above the document
 	JobPath string // prefix of a job's id in the link to its report; "" means no link
 
+	// These are beside the links.
+	Search string    // where the form that searches for a job goes; "" means no form
+	Query  string    // what was searched for
+	Node   string    // the host whose jobs these are
+	AsOf   time.Time // when the figures were read; zero means that they do not change
+
+	Refresh time.Duration // after which the browser loads the page again; 0 means never
+	Switch  Link          // starts or stops that; no URL means that there is no link
+
 	// These apply to a table; Title and Remark also apply to a message.
 	Title        string
 	Fields       []Field // filters of the table
 	Newer, Older string  // links to other parts of the table; "" means none
 	Remark       string  // text below the table
 }
+
+// RefreshSeconds returns Refresh for the browser.
+func (h HTML) RefreshSeconds() int { return int(h.Refresh.Seconds()) }
+
+// AsOfText returns the time of day of AsOf.
+func (h HTML) AsOfText() string { return h.AsOf.Format("15:04:05") }
 
 // Link is a link to another page.
 type Link struct {
@@ -64,8 +80,11 @@ type documentPage struct {
 
 func (h HTML) page(title string) documentPage {
 	form := "'none'"
-	if len(h.Fields) > 0 {
+	if len(h.Fields) > 0 || h.Search != "" {
 		form = "'self'"
+	}
+	if h.Node != "" {
+		title += " - " + h.Node
 	}
 	sum := sha256.Sum256([]byte(styleSheet))
 	return documentPage{

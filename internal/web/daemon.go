@@ -13,6 +13,16 @@ import (
 // restarted daemon too.
 type Socket string
 
+// Node returns the name of this host.
+func (s Socket) Node(ctx context.Context) (name string, err error) {
+	err = s.ask(func(c *api.Client) error {
+		info, err := c.Node(ctx)
+		name = info.Node
+		return err
+	})
+	return name, err
+}
+
 // Jobs returns the live jobs of this host with their current usage here. A job whose cgroup is gone
 // has no usage.
 func (s Socket) Jobs(ctx context.Context) (jobs []api.Job, err error) {

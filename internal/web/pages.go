@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -25,24 +27,56 @@ func links(up, here string) []report.Link {
 	return list
 }
 
+// How often the browser loads a page again. The report of a live job is measured each time.
+const (
+	jobsRefresh   = 30 * time.Second
+	reportRefresh = time.Minute
+)
+
+// newHTML returns a page with links, the search, the name of the node and the time. up leads to the
+// directory of the jobs' page, and here is the text of the link to this page.
+func (s *server) newHTML(r *http.Request, up, here string) report.HTML {
+	node, _ := s.daemon.Node(r.Context()) // what the page needs itself fails with its reason
+	return report.HTML{
+		Links: links(up, here), Search: up + "search", Query: r.URL.Query().Get("q"),
+		Node: hostapi.Printable(node), AsOf: time.Now(),
+	}
+}
+
+// refreshing makes the browser load a page again, unless the request says no. here is the page.
+func refreshing(h *report.HTML, r *http.Request, here string, every time.Duration) {
+	if r.URL.Query().Get("refresh") == "off" {
+		h.Switch = report.Link{Text: "refresh", URL: here}
+		return
+	}
+	h.Refresh, h.Switch = every, report.Link{Text: "stop", URL: here + "?refresh=off"}
+}
+
 // jobsPage lists the live jobs, newest first, with their usage of this host.
 func jobsPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) error {
-	jobs, err := s.daemon.Jobs(r.Context())
+	jobs, err := s.liveJobs(r.Context(), v)
 	if err != nil {
 		return err
 	}
+	h := s.newHTML(r, "", "Jobs now")
+	h.Title, h.JobPath = "Jobs now", "jobs/"
+	refreshing(&h, r, "./", jobsRefresh)
+	return write(w, func(w io.Writer) error { return h.WriteTable(w, slices.Values(jobs)) })
+}
+
+// liveJobs returns the reports of the live jobs that a viewer sees, newest first.
+func (s *server) liveJobs(ctx context.Context, v viewer) ([]*report.Report, error) {
+	jobs, err := s.daemon.Jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
 	jobs = slices.DeleteFunc(jobs, func(j api.Job) bool { return !v.sees(j.Job) })
 	slices.SortStableFunc(jobs, func(a, b api.Job) int { return b.Begun.Compare(a.Begun) })
-	h := report.HTML{Title: "Jobs now", Links: links("", "Jobs now"), JobPath: "jobs/"}
-	return write(w, func(w io.Writer) error {
-		return h.WriteTable(w, func(yield func(*report.Report) bool) {
-			for _, j := range jobs {
-				if !yield(live(j)) {
-					return
-				}
-			}
-		})
-	})
+	var list []*report.Report
+	for _, j := range jobs {
+		list = append(list, live(j))
+	}
+	return list, nil
 }
 
 // live returns the report of a live job without asking its hooks.
@@ -87,7 +121,12 @@ func reportPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) err
 	if !v.sees(rep.PBSJob) {
 		return earlierPage(s, v, w, r, notFound)
 	}
-	h := report.HTML{Links: links("../", "")}
+	h := s.newHTML(r, "../", "")
+	if rep.End == nil {
+		refreshing(&h, r, url.PathEscape(id), reportRefresh)
+	} else {
+		h.AsOf = time.Time{}
+	}
 	return write(w, func(w io.Writer) error { return h.WriteReport(w, rep) })
 }
 
@@ -108,7 +147,8 @@ func earlierPage(s *server, v viewer, w http.ResponseWriter, r *http.Request, no
 	if found == nil {
 		return notFound
 	}
-	h := report.HTML{Links: links("../", "")}
+	h := s.newHTML(r, "../", "")
+	h.AsOf = time.Time{}
 	return write(w, func(w io.Writer) error { return h.WriteReport(w, found) })
 }
 
@@ -137,10 +177,8 @@ func finishedPage(s *server, v viewer, w http.ResponseWriter, r *http.Request) e
 		}
 		return !more && seen < mostSeen
 	})
-	h := report.HTML{
-		Title: "Finished jobs", Links: links("", "Finished"), JobPath: "jobs/",
-		Fields: f.fields(s.access.All && v.user == ""),
-	}
+	h := s.newHTML(r, "", "Finished")
+	h.Title, h.JobPath, h.Fields = "Finished jobs", "jobs/", f.fields(s.access.All && v.user == "")
 	switch {
 	case errors.Is(failed, api.ErrDamaged):
 		h.Remark = "Some reports are damaged and not here."

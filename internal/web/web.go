@@ -4,7 +4,10 @@
 //
 //	GET /            the jobs that live on this host
 //	GET /finished    finished jobs, newest first; ?user=&name=&state=&skip=
+//	GET /search      the job with an id or a number, or jobs with a name; ?q=
 //	GET /jobs/{id}   the report of a job
+//
+// What lives is loaded again from time to time, without a script, unless ?refresh=off is given.
 //
 // On a loopback address every user of the host can connect. There the paths are below a token,
 // which is part of the printed address only. On a unix socket the file's mode decides. A proxy
@@ -39,8 +42,10 @@ const (
 	longestRest = 10 * time.Second
 )
 
-// Daemon supplies the jobs. A page takes one or two requests.
+// Daemon supplies the jobs. A page takes two or three requests.
 type Daemon interface {
+	// Node returns the name of this host.
+	Node(ctx context.Context) (string, error)
 	// Jobs returns the live jobs, with their current usage of this host.
 	Jobs(ctx context.Context) ([]api.Job, error)
 	Report(ctx context.Context, id string) (json.RawMessage, error)
@@ -70,6 +75,7 @@ func Handler(daemon Daemon, access Access) http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /{$}", s.page(jobsPage))
 	pages.HandleFunc("GET /finished", s.page(finishedPage))
+	pages.HandleFunc("GET /search", s.page(searchPage))
 	pages.HandleFunc("GET /jobs/{id}", s.page(reportPage))
 	h := http.Handler(pages)
 	if access.Token != "" {

@@ -36,6 +36,8 @@ func job(id, owner string) *hostapi.Job {
 	return &hostapi.Job{ID: id, Name: "job " + id, Owner: hostapi.Owner{User: owner, UID: 1000}, MotherSuperior: true}
 }
 
+func (d *jobs) Node(context.Context) (string, error) { return "n1", d.err }
+
 func (d *jobs) Jobs(context.Context) ([]api.Job, error) {
 	return []api.Job{
 		{Job: job("1.srv", "alice"), Phase: hostapi.PhaseRunning, Launched: time.Now(), Elapsed: 75},
