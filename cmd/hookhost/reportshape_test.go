@@ -97,6 +97,7 @@ func textShape(text string) (string, error) {
 var drawings = []replacement{
 	{regexp.MustCompile(`(?m)^(<dt>(Waited|Throttled)</dt>.*|.*<p>[^<]* with page cache</p>.*)\n`), ""},
 	{regexp.MustCompile(`(?s)<figure>\n<figcaption><b>(Files|Waited)[^<]*</b>.*?</figure>\n`), ""},
+	{regexp.MustCompile(`<rect class="at"[^>]*><title>[^<]*</title></rect>`), ""},
 	{regexp.MustCompile(`(?s)<style>.*</style>`), "<style>document.css</style>"},
 	{regexp.MustCompile(`sha256-([\w/=]|&#43;)+`), "sha256-#"},
 	{regexp.MustCompile(`( class="part" width="| aria-label="|<span class="percent">)[\d.]+%`), "$1#"},

@@ -24,6 +24,7 @@ type picture struct {
 	Rows   []pictureMark // of the value axis
 	Times  []pictureMark
 	Filled bool
+	Values []readout
 }
 
 type pictureLine struct {
@@ -64,6 +65,7 @@ func (c chart) draw(from, to time.Time) picture {
 		line.Path, line.Low = l.paths(from.Unix(), to.Unix(), top)
 		pic.Lines = append(pic.Lines, line)
 	}
+	pic.Values = c.readouts(from, to)
 	return pic
 }
 
