@@ -83,8 +83,8 @@ func ended(j *cgroup.Job, err error) error {
 // they died. Each step runs even if an earlier one failed, and the outcome has whatever could be
 // measured.
 func (h *hook) finish(ctx context.Context, j *cgroup.Job, s state, job *hostapi.Job) (*hostapi.Outcome, error) {
-	if now, err := j.Present(); err == nil && now.Mem != nil { // it is released together with the processes
-		h.recordMem(j.ID(), *now.Mem)
+	if mem := j.Mem(); mem != nil { // it is released together with the processes
+		h.recordMem(j.ID(), *mem)
 	}
 	report, notes, killErr := h.kill(ctx, j)
 	h.unwatch(j.ID())

@@ -33,15 +33,20 @@ type Capacity struct {
 
 // Present is a job's current usage on this host. A nil field is not counted.
 type Present struct {
-	At            time.Time `json:"at,omitzero"` // when the cpu time was read
+	At            time.Time `json:"at,omitzero"` // when the counters were read
 	CPUSeconds    *float64  `json:"cpu_seconds,omitempty"`
-	MemBytes      *int64    `json:"mem_bytes,omitempty"` // anonymous and shared
+	UserSeconds   *float64  `json:"user_seconds,omitempty"`
+	SystemSeconds *float64  `json:"system_seconds,omitempty"`
+	MemBytes      *int64    `json:"mem_bytes,omitempty"`   // anonymous and shared
+	ShmemBytes    *int64    `json:"shmem_bytes,omitempty"` // the shared part of it
 	CacheBytes    *int64    `json:"cache_bytes,omitempty"`
+	ChargedBytes  *int64    `json:"charged_bytes,omitempty"`   // page cache and kernel memory included
 	MemLimitBytes *int64    `json:"mem_limit_bytes,omitempty"` // nil also without a limit
-	Pids          *int64    `json:"pids,omitempty"`            // threads included
 	OOMKills      *int64    `json:"oom_kills,omitempty"`
-	ReadBytes     *int64    `json:"read_bytes,omitempty"` // of block devices, so far
-	WriteBytes    *int64    `json:"write_bytes,omitempty"`
+	MemFailures   *int64    `json:"mem_failures,omitempty"` // charges beyond the limit
+	ReadBytes     *int64    `json:"read_bytes,omitempty"`   // from block devices
+	WriteBytes    *int64    `json:"write_bytes,omitempty"`  // to block devices
+	Pids          *int64    `json:"pids,omitempty"`         // threads included
 }
 
 // PresentJob is a live job with its current usage. Devices and NCPUs come from the last measurement

@@ -176,11 +176,14 @@ func wantPresent(t *testing.T, j *Job, u Usage) {
 	p, err := j.Present()
 	must.NoError(t, err)
 	between(t, "present cpu", p.CPU, *u.CPU, *u.CPU+5*time.Second)
+	between(t, "present user", p.User, *u.User, *u.User+5*time.Second)
+	between(t, "present system", p.System, *u.System, *u.System+5*time.Second)
 	for _, c := range []struct {
 		what       string
 		now, usage *int64
 	}{
 		{"memory limit", p.MemLimit, u.MemLimit}, {"oom kills", p.OOMKills, u.OOMKills},
+		{"read", p.ReadBytes, u.ReadBytes}, {"written", p.WriteBytes, u.WriteBytes},
 	} {
 		if (c.now == nil) != (c.usage == nil) || c.now != nil && *c.now != *c.usage {
 			t.Errorf("present %s is %v, usage has %v", c.what, c.now, c.usage)
@@ -195,7 +198,15 @@ func wantPresent(t *testing.T, j *Job, u Usage) {
 	if (p.Mem == nil) != (u.Anon == nil) || (p.Cache == nil) != (u.File == nil) {
 		t.Errorf("present memory %v and cache %v, usage has %v and %v", p.Mem, p.Cache, u.Anon, u.File)
 	}
-	if p.Mem != nil {
-		between(t, "present memory", p.Mem, *u.Anon/2, *u.Anon+*u.Shmem+(16<<20))
+	if p.Mem == nil {
+		if p.Charged != nil || p.MemFailures != nil || j.Mem() != nil {
+			t.Errorf("present memory without a controller: %+v", p)
+		}
+		return
 	}
+	between(t, "present memory", p.Mem, *u.Anon/2, *u.Anon+*u.Shmem+(16<<20))
+	between(t, "memory", j.Mem(), *u.Anon/2, *u.Anon+*u.Shmem+(16<<20))
+	between(t, "shared memory", p.Shmem, *u.Shmem, *u.Shmem)
+	between(t, "charged memory", p.Charged, *p.Mem, 256<<20)
+	between(t, "failures", p.MemFailures, 0, 0)
 }

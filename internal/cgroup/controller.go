@@ -43,7 +43,7 @@ func init() {
 		&memoryController,
 		&cpusetController,
 		&cpuController,
-		&cpuacctController,
+		{name: "cpuacct"}, // see readCPU
 		&pidsController,
 		{name: "freezer"}, // see freezer.go
 		{name: "devices"}, // see internal/devfilter

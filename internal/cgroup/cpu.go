@@ -100,21 +100,9 @@ var cpuController = controller{
 	asked: func(l *Limits) bool { return l.CPUShares != 0 || l.Quota != 0 },
 	check: checkCPU,
 	usage: func(r *reader, u *Usage) {
-		if !r.dir.h.v2 { // on v2 readCPUTime reads it, from the file that also has the cpu time
+		if !r.dir.h.v2 { // on v2 readCPU reads it, from the file that also has the cpu time
 			u.Throttled = duration(field(r.keyed(cpuStat), "throttled_time"), time.Nanosecond)
 		}
-	},
-}
-
-// cpuacctController counts cpu time on v1. On v2 every cgroup counts it, regardless of controllers.
-var cpuacctController = controller{
-	name: "cpuacct",
-	usage: func(r *reader, u *Usage) {
-		u.CPU = duration(r.number(cpuacctUsage), time.Nanosecond)
-		// Unlike cpuacct.usage_user and _sys, which count ticks, these are scaled to actual use.
-		m := r.keyed("cpuacct.stat")
-		u.User = duration(field(m, "user"), time.Second/userHZ)
-		u.System = duration(field(m, "system"), time.Second/userHZ)
 	},
 }
 
@@ -167,8 +155,23 @@ func checkCPU(_ *Job, l *Limits) error {
 	return nil
 }
 
-// readCPUTime reads the cpu time in a v2 directory.
-func (r *reader) readCPUTime(u *Usage) {
+// readCPU reads the job's cpu time. On v1 cpuacct counts it, on v2 every cgroup does, regardless of
+// controllers.
+func (j *Job) readCPU(r *reader, u *Usage) {
+	if d, ok := j.with("cpuacct"); ok {
+		r.dir = d
+		u.CPU = duration(r.number(cpuacctUsage), time.Nanosecond)
+		// Unlike cpuacct.usage_user and _sys, which count ticks, these are scaled to actual use.
+		m := r.keyed("cpuacct.stat")
+		u.User = duration(field(m, "user"), time.Second/userHZ)
+		u.System = duration(field(m, "system"), time.Second/userHZ)
+		return
+	}
+	d, ok := j.v2()
+	if !ok {
+		return
+	}
+	r.dir = d
 	m := r.keyed(cpuStat)
 	u.CPU = duration(field(m, "usage_usec"), time.Microsecond)
 	u.User = duration(field(m, "user_usec"), time.Microsecond)

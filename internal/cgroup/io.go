@@ -24,7 +24,6 @@ var ioController = controller{
 	named: deviceKnobs,
 	asked: func(l *Limits) bool { return len(l.IO) > 0 },
 	check: func(_ *Job, l *Limits) error { return checkIO(l.IO) },
-	usage: (*reader).readIO,
 }
 
 const (
@@ -35,12 +34,17 @@ const (
 )
 
 // readIO reads how many bytes the job has read from and written to block devices. If io.stat has no
-// lines, that is none. If blkio lists no device, it is unknown.
-func (r *reader) readIO(u *Usage) {
+// lines, that is none. If blkio, as v1 calls the controller, lists no device, it is unknown.
+func (j *Job) readIO(r *reader, u *Usage) {
 	file, parse := "io.stat", parseIOStat
-	if !r.dir.h.v2 {
+	d, ok := j.with("io")
+	if !ok {
 		file, parse = blkioBytes, parseBlkio
+		if d, ok = j.with("blkio"); !ok {
+			return
+		}
 	}
+	r.dir = d
 	b, err := r.dir.ReadValue(file)
 	if !r.note(err) {
 		return

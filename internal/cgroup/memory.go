@@ -114,6 +114,7 @@ const (
 	memswLimit     = "memory.memsw.limit_in_bytes"
 	memswPeak      = "memory.memsw.max_usage_in_bytes"
 	memorySoft     = "memory.soft_limit_in_bytes"
+	memoryFailcnt  = "memory.failcnt"
 	swappinessFile = "memory.swappiness"
 
 	memoryMax    = "memory.max"
@@ -192,7 +193,7 @@ func (r *reader) readMemory(u *Usage) {
 func (r *reader) readMemoryV1(u *Usage) {
 	u.MemSwapPeak = r.number(memswPeak)
 	u.MemLimit, u.MemSwapLimit = r.limit(memoryLimit), r.limit(memswLimit)
-	u.MemFailcnt, u.MemSwapFailcnt = r.number("memory.failcnt"), r.number("memory.memsw.failcnt")
+	u.MemFailcnt, u.MemSwapFailcnt = r.number(memoryFailcnt), r.number("memory.memsw.failcnt")
 	u.OOMKills = r.oomKills()
 }
 

@@ -66,15 +66,10 @@ func (j *Job) Usage() (Usage, error) {
 			c.usage(r, &u)
 		}
 	}
-	if d, ok := j.with("blkio"); ok { // v1; on v2 it is io
-		r.dir = d
-		r.readIO(&u)
-	}
+	j.readCPU(r, &u)
+	j.readIO(r, &u)
 	if d, ok := j.v2(); ok { // a hybrid node also has this directory
 		r.dir = d
-		if _, counted := j.with("cpuacct"); !counted {
-			r.readCPUTime(&u)
-		}
 		r.readPressure(&u)
 	}
 	if !r.found && !j.Exists() {

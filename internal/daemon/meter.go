@@ -25,15 +25,20 @@ func (m *meter) Present(id string) (api.Present, error) {
 		return api.Present{}, err
 	}
 	now, err := job.Present()
-	p := api.Present{
-		At: time.Now(), MemBytes: now.Mem, CacheBytes: now.Cache, MemLimitBytes: now.MemLimit, Pids: now.Pids,
-		OOMKills: now.OOMKills, ReadBytes: now.ReadBytes, WriteBytes: now.WriteBytes,
+	return api.Present{
+		At: time.Now(), CPUSeconds: seconds(now.CPU),
+		UserSeconds: seconds(now.User), SystemSeconds: seconds(now.System),
+		MemBytes: now.Mem, ShmemBytes: now.Shmem, CacheBytes: now.Cache, ChargedBytes: now.Charged,
+		MemLimitBytes: now.MemLimit, OOMKills: now.OOMKills, MemFailures: now.MemFailures,
+		ReadBytes: now.ReadBytes, WriteBytes: now.WriteBytes, Pids: now.Pids,
+	}, absent(err)
+}
+
+func seconds(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
 	}
-	if now.CPU != nil {
-		seconds := now.CPU.Seconds()
-		p.CPUSeconds = &seconds
-	}
-	return p, absent(err)
+	return new(d.Seconds())
 }
 
 // ProcessesOf returns the job's processes, at most api.MaxProcesses, and how many there are. It
