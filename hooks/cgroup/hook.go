@@ -148,7 +148,7 @@ func (p *policy) need(tree *cgroup.Tree) error {
 			errs = append(errs, fmt.Errorf("[%s] is enabled, but this kernel offers no %[1]s controller", c))
 		}
 	}
-	for _, c := range p.Placing() {
+	for _, c := range p.Required() {
 		if !tree.Has(c) {
 			errs = append(errs, fmt.Errorf("[%s] is enabled, but jobs can have no cgroup in %[1]s on this node%s: "+
 				"see hookhost doctor", c, onlyV1(c)))

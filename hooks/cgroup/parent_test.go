@@ -136,7 +136,8 @@ func TestOptionsWithoutSystemd(t *testing.T) {
 	want := cgroup.Options{
 		Prefix:        "pbs_jobs",
 		Enable:        []string{"io"},
-		EnableIfThere: []string{"memory", "cpuset", "cpu"},
+		EnableIfThere: []string{"memory", "cpuset", "cpu", "io"},
+		Controllers:   []string{"blkio"},
 	}
 	if diff := cmp.Diff(want, opt); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)

@@ -85,10 +85,10 @@ func TestResizeBrokenOffKeepsTheSoftLimit(t *testing.T) {
 	}, withSwap)
 }
 
+// A job's io is counted whatever is enabled.
 func TestJobHasACgroupInWhatIsEnabled(t *testing.T) {
 	on := func(f *config.File) {
-		f.Blkio.Enabled, f.NetCls.Enabled, f.NetPrio.Enabled = true, true, true
-		f.PerfEvent.Enabled, f.RDMA.Enabled = true, true
+		f.NetCls.Enabled, f.NetPrio.Enabled, f.PerfEvent.Enabled, f.RDMA.Enabled = true, true, true, true
 	}
 	n, k := fakeNode(t, kernfstest.NewV1, on)
 	n.begin("1.srv")
@@ -122,6 +122,7 @@ func TestControllerThatIsNotThereIsRefused(t *testing.T) {
 		{func(f *config.File) { f.RDMA.Enabled = true }, "no cgroup in rdma on this node:"},
 		{func(f *config.File) { f.Blkio.Enabled = true }, "no cgroup in blkio on this node:"},
 		{func(f *config.File) { f.PerfEvent.Enabled = true }, ""},
+		{func(*config.File) {}, ""}, // io is counted if it can be
 	} {
 		k := kernfstest.NewV2()
 		p := testPolicy(t, tt.edit)

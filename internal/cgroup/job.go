@@ -23,7 +23,7 @@ import (
 //	        └── 12.server  limits, tasks           └── 12.server     limits, processes
 //	            └── ...    made by the job             └── ...       made by the job
 //
-// If the configuration asks for it, a job also has directories in blkio, net_cls, net_prio,
+// If Options.Controllers names them, a job also has directories in blkio, net_cls, net_prio,
 // perf_event and rdma. net_cls and net_prio exist only on v1, and may be mounted beside a v2 tree
 // that has all other controllers.
 //

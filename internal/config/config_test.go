@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,4 +163,18 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%v: written and read again it is otherwise: %s", err, cmp.Diff(file, again, unexported))
 		}
 	})
+}
+
+// What jobs read from and write to disks is counted where the node can do so, whatever is set.
+func TestIOIsCountedUnlessTheNodeLacksIt(t *testing.T) {
+	f := Default()
+	for _, enabled := range []bool{false, true} {
+		f.Blkio.Enabled = enabled
+		if !slices.Contains(f.Controllers(), "io") || !slices.Equal(f.Placing(), []string{"blkio"}) {
+			t.Errorf("enabled = %t: %v and %v", enabled, f.Controllers(), f.Placing())
+		}
+		if slices.Contains(f.Required(), "blkio") != enabled {
+			t.Errorf("enabled = %t: %v is required", enabled, f.Required())
+		}
+	}
 }

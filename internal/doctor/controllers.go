@@ -29,9 +29,12 @@ func (k *kernel) uses() []use {
 		{"cpu", "[cpu]", c.CPU.Enabled, "cpu time is shared by ncpus", "cpu time is not shared by ncpus"},
 		{"pids", "[pids]", c.Pids.Enabled, pidsUse(c), "the number of tasks is not limited"},
 		{"hugetlb", "[hugetlb]", c.Hugetlb.Enabled, "hpmem is enforced by the kernel", "hpmem is not enforced"},
-		{"io", "[io]", c.IO.Enabled, io, "jobs are not throttled on block devices"},
+		{"io", "[io]", c.IO.Enabled, io, "jobs are not throttled on block devices, only counted"},
 	}
 	for _, name := range c.Placing() {
+		if name == "blkio" && !c.Blkio.Enabled && (k.tree.Has("io") || k.tree.Mode() == cgroup.ModeV2) {
+			continue // it is io
+		}
 		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, does: k.places(name)})
 	}
 	for _, name := range c.Controllers() {
@@ -67,6 +70,8 @@ func pidsUse(c *config.File) string {
 // places returns the controller in which a job has a cgroup for name.
 func (k *kernel) places(name string) string {
 	switch controllers := k.tree.Controllers(); {
+	case slices.Contains(controllers, name) && name == "blkio":
+		return "the bytes that each job reads from and writes to disks are counted"
 	case slices.Contains(controllers, name):
 		return "each job has a cgroup in it"
 	case name == "blkio":
@@ -85,7 +90,7 @@ func (k *kernel) examineController(u use) Finding {
 		return ok(what, u.does)
 	}
 	found, advice := k.whyNot(u.name)
-	if !slices.Contains(append(k.cfg.Limiting(), k.cfg.Placing()...), u.name) {
+	if !slices.Contains(append(k.cfg.Limiting(), k.cfg.Required()...), u.name) {
 		return impossible(what, found+"; nothing configured needs it", advice)
 	}
 	return blocking(what, found, advice+"; or set enabled = false in "+u.section)

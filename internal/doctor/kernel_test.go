@@ -89,7 +89,8 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 			{"memory controller", "ok", "mem is enforced", ""},
 			{"cpus", "ok", "0-7 (NUMA nodes: 2, threads of a core: 2); for jobs: 0-7; kept for the node: none", ""},
 			{"memory", "ok", "16 GiB (for jobs: 15.7 GiB, kept for the node: 328 MiB), no swap", ""},
-			{"io controller", "ok", "[io] is not enabled: jobs are not throttled", ""},
+			{"io controller", "ok", "[io] is not enabled: jobs are not throttled on block devices, only counted", ""},
+			{"blkio controller", "", "", ""},
 			{"cgroup.kill", "ok", "one step", ""},
 			{"freezer", "ok", "one step", ""},
 			{"kill of whole jobs", "ok", "as a whole", ""},
@@ -128,7 +129,10 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				{"freezer", "ok", "", ""},
 				{"pressure (PSI)", "degraded", "only a cgroup v2 tree", "cgroup2"},
 				{"kill of whole jobs", "degraded", "one process", "boot with"},
-				{"io controller", "impossible", "io controller of cgroup v2", "boot with"}}},
+				{"io controller", "impossible", "io controller of cgroup v2", "boot with"},
+				{"blkio controller", "ok", "bytes that each job reads from and writes to disks are counted", ""}}},
+		{name: "v1 without blkio", kernel: kernfstest.NewV1(kernfstest.Without("blkio")),
+			want: []want{{"blkio controller", "impossible", "nothing configured needs it", "CONFIG_BLK_CGROUP"}}},
 		{name: "v1 without swap accounting", kernel: kernfstest.NewV1(kernfstest.Without("swap")),
 			want: []want{{"swap accounting", "degraded", "off: vmem is not enforced", "swapaccount=1"}}},
 		{name: "v1, memory off at boot", kernel: kernfstest.NewV1(kernfstest.Without("memory")),
@@ -141,7 +145,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 		{name: "hybrid", kernel: kernfstest.NewHybrid(),
 			want: []want{
 				{"cgroups", "ok",
-					"hybrid: jobs get memory, cpuset, cpu, cpuacct, pids, freezer, devices on v1 and no " +
+					"hybrid: jobs get memory, cpuset, cpu, cpuacct, pids, freezer, devices, blkio on v1 and no " +
 						"controller on v2", "favordynmods"},
 				{"hugetlb controller", "impossible", "does not pass it down", `enable_controllers = ["hugetlb"]`},
 				{"swap accounting", "ok", "enforced", ""}}},
@@ -201,7 +205,7 @@ func TestFindingsOnFakeKernels(t *testing.T) {
 				f.Blkio.Enabled, f.NetCls.Enabled, f.PerfEvent.Enabled, f.RDMA.Enabled = true, true, true, true
 			},
 			want: []want{
-				{"blkio controller", "ok", "each job has a cgroup in it", ""},
+				{"blkio controller", "ok", "bytes that each job reads from and writes to disks are counted", ""},
 				{"net_cls controller", "ok", "each job", ""},
 				{"perf_event controller", "ok", "each job", ""},
 				{"rdma controller", "impossible", "the kernel does not have it", "CONFIG_CGROUP_RDMA"},

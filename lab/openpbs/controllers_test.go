@@ -62,8 +62,7 @@ func TestJobIsInTheControllersThatAreEnabled(t *testing.T) {
 	for _, c := range controllers {
 		mounted(t, node, c)
 	}
-	settings(t, `blkio.enabled = true
-net_cls.enabled = true
+	settings(t, `net_cls.enabled = true
 net_prio.enabled = true
 perf_event.enabled = true`, node)
 	wait, release := hold(t)
@@ -99,12 +98,13 @@ func lineOf(text, word string) string {
 func TestControllerThatIsEnabledUnderAJobEndsNoJob(t *testing.T) {
 	node := nodes[0]
 	if unified(t, node) {
-		kernfstest.Elsewhere(t, "blkio is io here, and every job has it: make test-openpbs")
+		kernfstest.Elsewhere(t, "cgroup v2 has no controllers that a job can lack: make test-openpbs")
 	}
+	mounted(t, node, "perf_event")
 	wait, release := hold(t)
 	j := qsub(t, "alice", small(node), wait+"; pbs_attach -j $PBS_JOBID true || :")
 	j.running()
-	settings(t, "blkio.enabled = true", node)
+	settings(t, "perf_event.enabled = true", node)
 	other := qsub(t, "alice", small(node), "sleep 1")
 	other.succeeds()
 	other.gone()

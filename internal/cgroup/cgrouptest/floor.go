@@ -43,7 +43,8 @@ var counters = []string{
 	"memory.limit_in_bytes", "memory.memsw.limit_in_bytes",
 	"memory.failcnt", "memory.memsw.failcnt", "memory.oom_control",
 	"memory.current", "memory.peak", "memory.max", "memory.swap.max", "memory.swap.peak",
-	"memory.events", "memory.swap.events", "io.stat", "pids.current", "pids.peak",
+	"memory.events", "memory.swap.events", "pids.current", "pids.peak",
+	"io.stat", "blkio.throttle.io_service_bytes_recursive",
 	"cpu.pressure", "memory.pressure", "io.pressure",
 }
 
