@@ -129,20 +129,21 @@ install: all man ## install below DESTDIR; PREFIX moves the programs, their data
 	install -D -m 0644 -t '$(DESTDIR)$(BASHDIR)' bin/completion/hookhost
 	install -D -m 0644 -t '$(DESTDIR)$(ZSHDIR)' bin/completion/_hookhost
 	install -D -m 0644 -t '$(DESTDIR)$(FISHDIR)' bin/completion/hookhost.fish
+	install -D -m 0755 -t '$(DESTDIR)$(DATADIR)/jobstats' packaging/jobstats/sacct
 	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
 	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
 
 installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python) \
 	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) \
 	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
-	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf linger.rules) \
+	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf linger.rules jobstats/sacct) \
 	$(MANDIR)/man1/hookhost.1 $(BASHDIR)/hookhost $(ZSHDIR)/_hookhost $(FISHDIR)/hookhost.fish
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
 	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new') '$(DESTDIR)/etc/hookhost/hooks.d/.lock' \
 		'$(DESTDIR)$(MANDIR)'/man1/hookhost-*.1
-	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs) $(LIBEXECDIR) $(DATADIR) \
+	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs) $(LIBEXECDIR) $(DATADIR)/jobstats $(DATADIR) \
 		/etc/hookhost/hooks.d /etc/hookhost /var/lib/hookhost,'$(DESTDIR)$(d)'); do \
 		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done
 
