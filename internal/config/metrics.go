@@ -3,12 +3,14 @@ package config
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 )
 
-// Metrics configures where, besides its socket, the daemon serves its metrics.
+// Metrics configures where, besides its socket, the daemon serves its metrics, and their names.
 type Metrics struct {
-	Listen string `toml:"listen" json:"listen"`
+	Listen string   `toml:"listen" json:"listen"`
+	Names  []string `toml:"names" json:"names"`
 }
 
 // Address returns the IP:PORT to listen on, or "". A port without an address means the loopback
@@ -22,6 +24,16 @@ func (m Metrics) Address() string {
 }
 
 func (m Metrics) check() error {
+	for i, name := range m.Names {
+		switch name {
+		case "pbs", "jobstats", "ceems":
+		default:
+			return fmt.Errorf("metrics.names: %q: want pbs, jobstats or ceems", name)
+		}
+		if slices.Contains(m.Names[:i], name) {
+			return fmt.Errorf("metrics.names: %q twice", name)
+		}
+	}
 	if m.Listen == "" {
 		return nil
 	}

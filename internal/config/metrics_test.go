@@ -25,3 +25,15 @@ func TestMetricsAddressIsOfThisMachineUnlessItNamesAHost(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfMetricsAreOfKnownPrograms(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`: "", `["pbs", "jobstats", "ceems"]`: "",
+		`["slurm"]`: `metrics.names: "slurm": want pbs, jobstats or ceems`, `["pbs", "pbs"]`: `"pbs" twice`,
+	} {
+		_, err := Parse([]byte("[metrics]\nnames = "+text), Here{})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 func (d *daemon) openMetrics() {
 	d.metrics = metrics.New(metrics.Options{
 		Version: d.version, Node: d.conf.node, Jobs: d.jobs, Meter: d.meter, Counts: d.counts,
+		Names:    func() []string { return d.conf.file.Load().Metrics.Names },
 		ErrorLog: stdlog.New(d.log.WriterLevel(logrus.WarnLevel), "", 0),
 	})
 	d.endpoint = &metrics.Endpoint{

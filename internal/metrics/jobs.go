@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -34,45 +33,20 @@ type jobCollector struct{ opt *Options }
 // readersAtOnce bounds how many jobs are read at the same time.
 const readersAtOnce = 4
 
-// maxLabel bounds the bytes of a label whose text comes from outside.
-const maxLabel = 128
-
 var (
-	jobLabels = []string{"jobid", "runcount"}
-
 	jobsLive = prometheus.NewDesc("hookhost_jobs", "Live jobs on this host, by phase.", []string{"phase"}, nil)
-
-	jobInfo = prometheus.NewDesc("pbs_job_info", "A job's owner, queue and project, on its mother superior.",
-		append(jobLabels, "username", "queue", "project"), nil)
-	jobLeft = ofJob("pbs_job_walltime_remaining_seconds", "How long the job may still run; absent without a limit.")
-	jobCPUs = ofJob("pbs_cgroup_cpus", "Cpus that the job was granted.")
-	jobCPU  = ofJob("pbs_cgroup_cpu_usage_seconds_total", "Cpu time of the job.")
-	jobRSS  = ofJob("pbs_cgroup_mem_rss_bytes", "Anonymous and shared memory of the job.")
-	// pbs_exporter splits this into active and inactive page cache.
-	jobCache = ofJob("pbs_cgroup_mem_cache_bytes", "Page cache of files, without shared memory, of the job.")
-	jobLimit = ofJob("pbs_cgroup_mem_limit_bytes", "The job's limit of memory; absent without one.")
-	jobTasks = ofJob("pbs_cgroup_thread_usage", "Threads of the job, those of single-threaded processes included.")
-	jobKills = ofJob("pbs_cgroup_mem_oom_kill_total",
-		"Processes of the job that the kernel killed because memory ran out.")
-
-	gpuLabels = append(jobLabels, "uuid")
-	gpuUsage  = prometheus.NewDesc("pbs_job_gpu_utilization_ratio",
-		"Share of the time since the job got the GPU in which something ran on it, as last measured.", gpuLabels, nil)
-	gpuMemory = prometheus.NewDesc("pbs_job_gpu_memory_peak_bytes",
-		"The most GPU memory that one process of the job held, as last measured.", gpuLabels, nil)
-	gpuEnergy = prometheus.NewDesc("pbs_job_gpu_energy_joules_total",
-		"Energy that the GPU used while the job had it, as last measured.", gpuLabels, nil)
+	// ceems divides among the jobs what it cannot attribute to one.
+	ceemsUnits = prometheus.NewDesc("ceems_compute_units", "Live jobs on this host.", []string{"manager"}, nil)
 )
-
-func ofJob(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, jobLabels, nil) }
 
 // Describe sends what Collect may send.
 func (c *jobCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		jobsLive, jobInfo, jobLeft, jobCPUs, jobCPU, jobRSS, jobCache, jobLimit, jobTasks, jobKills,
-		gpuUsage, gpuMemory, gpuEnergy,
-	} {
-		ch <- d
+	ch <- jobsLive
+	ch <- ceemsUnits
+	for _, set := range sets {
+		for _, m := range set.metrics {
+			ch <- m.desc
+		}
 	}
 }
 
@@ -95,6 +69,10 @@ func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
 	for phase, n := range phases {
 		s.gauge(jobsLive, float64(n), string(phase))
 	}
+	names := c.opt.Names()
+	if slices.Contains(names, "ceems") {
+		s.gauge(ceemsUnits, float64(len(jobs)), "pbs")
+	}
 	s.sendTo(ch)
 	// The registry wakes up whenever its channel has a sample. So it gets the samples of many jobs
 	// at once.
@@ -104,8 +82,7 @@ func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
 		readers.Go(func() {
 			s := &sink{}
 			for _, j := range part {
-				s.labels = []string{j.Job.ID, strconv.Itoa(j.Job.RunCount)}
-				s.job(j, api.NewPresentJob(j, c.opt.Node, c.opt.Meter.Present))
+				s.job(names, &reading{j.Job, api.NewPresentJob(j, c.opt.Node, c.opt.Meter.Present)})
 			}
 			s.sendTo(ch)
 		})
@@ -113,29 +90,13 @@ func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
 	readers.Wait()
 }
 
-func (s *sink) job(j api.Job, p api.PresentJob) {
-	if j.Job.MotherSuperior {
-		s.gauge(jobInfo, 1, label(j.Job.Owner.User), label(j.Job.Queue), label(j.Job.Project))
-	}
-	if p.NCPUs > 0 {
-		s.gauge(jobCPUs, float64(p.NCPUs))
-	}
-	sample(s.gauge, jobLeft, p.Left)
-	sample(s.counter, jobCPU, p.UsesHere.CPUSeconds)
-	sample(s.gauge, jobRSS, p.UsesHere.MemBytes)
-	sample(s.gauge, jobCache, p.UsesHere.CacheBytes)
-	sample(s.gauge, jobLimit, p.UsesHere.MemLimitBytes)
-	sample(s.gauge, jobTasks, p.UsesHere.Pids)
-	sample(s.counter, jobKills, p.UsesHere.OOMKills)
-	for _, d := range p.Devices {
-		id := label(d.ID)
-		if d.UtilizationPercent != nil {
-			s.gauge(gpuUsage, *d.UtilizationPercent/100, id)
+// job adds the samples of a job, with the names of each set.
+func (s *sink) job(names []string, r *reading) {
+	for _, name := range names {
+		set := sets[name]
+		s.labels = set.values(r.job)
+		for _, m := range set.metrics {
+			m.samples(r, func(value float64, labels ...string) { s.add(m.desc, m.kind, value, labels) })
 		}
-		sample(s.gauge, gpuMemory, d.MemPeakBytes, id)
-		sample(s.counter, gpuEnergy, d.EnergyJoules, id)
 	}
 }
-
-// label returns text as a label's value. The registry refuses text that is not UTF-8.
-func label(text string) string { return hostapi.Printable(hostapi.Clip(text, maxLabel)) }

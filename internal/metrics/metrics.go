@@ -4,8 +4,8 @@
 // at a scrape. A scrape does not call hooks. It reads a few cgroup files of each job, once for all
 // simultaneous scrapes. Between scrapes nothing runs.
 //
-// Metrics of jobs have the names and labels of pbs_exporter, so its dashboards and joins work with
-// them. Names of hookhost's own metrics begin with hookhost_.
+// Metrics of jobs have the names and labels of other exporters, so that the dashboards for those
+// work with them: see names.go. Names of hookhost's own metrics begin with hookhost_.
 package metrics
 
 import (
@@ -28,9 +28,11 @@ import (
 type Options struct {
 	Version string
 	Node    string // this host as exec_vnode names it
-	Jobs    Jobs
-	Meter   Meter
-	Counts  func() Counts
+	// Names returns the sets of names that the metrics of jobs have, each one of Sets.
+	Names  func() []string
+	Jobs   Jobs
+	Meter  Meter
+	Counts func() Counts
 	// ErrorLog receives errors of the metrics themselves.
 	ErrorLog *log.Logger
 }

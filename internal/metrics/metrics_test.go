@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 // node is a host with jobs. entered and released, if set, hold up a scrape.
 type node struct {
 	jobs              []api.Job
+	names             []string // nil: all
 	lists, reads      atomic.Int64
 	entered, released chan struct{}
 	err               error
@@ -43,8 +45,12 @@ func (n *node) Present(job string) (api.Present, error) {
 	if job == "3.srv" {
 		return api.Present{}, api.ErrNotFound // it has just ended
 	}
-	cpu, mem, cache, pids, kills := 12.5, int64(3<<20), int64(1<<20), int64(7), int64(2)
-	return api.Present{CPUSeconds: &cpu, MemBytes: &mem, CacheBytes: &cache, Pids: &pids, OOMKills: &kills}, nil
+	return api.Present{
+		CPUSeconds: new(12.5), UserSeconds: new(10.25), SystemSeconds: new(2.25),
+		MemBytes: new(int64(3 << 20)), ShmemBytes: new(int64(1 << 20)), CacheBytes: new(int64(4 << 20)),
+		ChargedBytes: new(int64(9 << 20)), OOMKills: new(int64(2)), MemFailures: new(int64(5)),
+		ReadBytes: new(int64(4096)), WriteBytes: new(int64(8192)), Pids: new(int64(7)),
+	}, nil
 }
 
 func newMetrics(n *node) *Metrics {
@@ -53,8 +59,13 @@ func newMetrics(n *node) *Metrics {
 		Hooks:          []Hook{{Name: "cgroup", Up: true, Restarts: 1, Crashes: 1}, {Name: "mpi"}},
 		ReportsWritten: 8, ReportFailures: 9, Refused: map[string]int64{"denied": 4},
 	}
+	names := n.names
+	if names == nil {
+		names = Sets()
+	}
 	return New(Options{
 		Version: "v1", Node: "n1", Jobs: n, Meter: n, Counts: func() Counts { return counts },
+		Names:    func() []string { return names },
 		ErrorLog: log.New(io.Discard, "", 0),
 	})
 }
@@ -66,8 +77,9 @@ func someJobs() []api.Job {
 	return []api.Job{
 		{Job: head, Phase: hostapi.PhaseRunning, Left: &left, Hosts: map[string]*hostapi.HostUsage{
 			"n1": {NCPUs: 2, MemLimitBytes: &limit, Devices: []hostapi.DeviceUsage{
-				{ID: "GPU-1", UtilizationPercent: &used, MemPeakBytes: &peak, EnergyJoules: &joules},
-				{ID: "/dev/fpga0"}}},
+				{ID: "GPU-1", Resource: "ngpus", PCI: "0000:07:00.0",
+					UtilizationPercent: &used, MemPeakBytes: &peak, EnergyJoules: &joules},
+				{ID: "MIG-2", Resource: "ngpus"}, {ID: "/dev/fpga0", Resource: "fpga"}}},
 			"n2": {NCPUs: 99},
 		}},
 		{Job: &hostapi.Job{ID: "2.srv", Owner: hostapi.Owner{User: "eve"}}, Phase: hostapi.PhaseRunning},
@@ -96,8 +108,7 @@ func TestScrapeHasWhatIsKnownAndNothingElse(t *testing.T) {
 	text := scrape(t, m.Handler(), "")
 	var own []string
 	for line := range strings.Lines(text) {
-		ours := strings.HasPrefix(line, "hookhost_") || strings.HasPrefix(line, "pbs_")
-		if ours && !strings.Contains(line, "_bucket{") {
+		if ofJobsOrOurs.MatchString(line) && !strings.Contains(line, "_bucket{") {
 			own = append(own, strings.TrimSpace(line))
 		}
 	}
@@ -189,6 +200,9 @@ func waiting() int {
 	return strings.Count(all, group+"Do(") - strings.Count(all, group+"doCall(")
 }
 
+// ofJobsOrOurs matches what is not the library's.
+var ofJobsOrOurs = regexp.MustCompile(`^(hookhost|pbs|cgroup|ceems)_`)
+
 // promtool returns Debian's program for checking metrics and rules.
 func promtool(t *testing.T) string {
 	t.Helper()
@@ -204,7 +218,7 @@ func promtool(t *testing.T) string {
 
 func TestPromtoolHasNothingAgainstAScrape(t *testing.T) {
 	tool := promtool(t)
-	m := newMetrics(&node{jobs: someJobs()})
+	m := newMetrics(&node{jobs: someJobs(), names: []string{"pbs"}}) // other names are as they are
 	m.Event(hostapi.EventBegin, host.Accepted, time.Millisecond)
 	m.Call("cgroup", host.Accepted, time.Millisecond)
 	cmd := exec.Command(tool, "check", "metrics")

@@ -12,21 +12,12 @@ type sink struct {
 	samples []prometheus.Metric
 }
 
-// sample adds a value unless it is unknown.
-func sample[T int64 | float64](
-	add func(*prometheus.Desc, float64, ...string), d *prometheus.Desc, value *T, labels ...string,
-) {
-	if value != nil {
-		add(d, float64(*value), labels...)
-	}
-}
-
 func (s *sink) gauge(d *prometheus.Desc, value float64, labels ...string) {
-	s.add(d, prometheus.GaugeValue, value, labels)
+	s.add(d, gauge, value, labels)
 }
 
 func (s *sink) counter(d *prometheus.Desc, value float64, labels ...string) {
-	s.add(d, prometheus.CounterValue, value, labels)
+	s.add(d, counter, value, labels)
 }
 
 // add adds a sample. Its own labels follow the shared ones.
