@@ -94,7 +94,7 @@ func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
 func (s *sink) job(names []string, r *reading) {
 	for _, name := range names {
 		set := sets[name]
-		s.labels = set.values(r.job)
+		s.share(set.values(r.job))
 		for _, m := range set.metrics {
 			m.samples(r, func(value float64, labels ...string) { s.add(m.desc, m.kind, value, labels) })
 		}
