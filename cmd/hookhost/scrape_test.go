@@ -15,11 +15,18 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// BenchmarkScrape is a scrape over TCP of a node with 500 jobs, as Prometheus sees it.
+// BenchmarkScrape is a scrape over TCP of a node with 500 jobs, as Prometheus sees it, with the
+// default names and with all.
 func BenchmarkScrape(b *testing.B) {
+	for _, names := range []string{"['pbs']", "['pbs', 'jobstats', 'ceems']"} {
+		b.Run(names, func(b *testing.B) { benchScrape(b, names) })
+	}
+}
+
+func benchScrape(b *testing.B, names string) {
 	const jobs = 500
 	port := freePort(b)
-	n := newNode(b, "[metrics]\nlisten = ':"+port+"'")
+	n := newNode(b, "[metrics]\nlisten = ':"+port+"'\nnames = "+names)
 	d := n.serve()
 	all := func(events ...hostapi.Event) {
 		client, err := api.Dial(n.path("run/s"))
