@@ -18,10 +18,12 @@ BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LI
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: all man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install uninstall clean help generate
+.PHONY: all programs man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install uninstall clean help generate
 .DEFAULT_GOAL := all
 
-all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
+all: programs man ## build bin/hookhost with its manual, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
+
+programs:
 	@scripts/need go cc
 	@mkdir -p bin/hooks bin/openpbs
 	$(BUILD) -o bin/hookhost ./cmd/hookhost
@@ -31,7 +33,7 @@ all: ## build bin/hookhost, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpb
 	$(BUILD) -o bin/openpbs/pbs_python ./cmd/pbs-python
 	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
 
-man: all ## write the manual pages into bin/man, and what shells need to complete commands into bin/completion
+man: programs # manual pages into bin/man, and what shells need to complete commands into bin/completion
 	@rm -rf bin/man
 	CGO_ENABLED=0 $(GO) run -trimpath -tags 'grpcnotrace man' -ldflags '$(LINK)' ./cmd/hookhost man bin/man
 	@mkdir -p bin/completion
@@ -112,7 +114,7 @@ generate: ## wire messages from hook.proto (needs protoc)
 # Each is whole at any moment: a node goes on attaching while it is upgraded.
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
 
-install: all man ## install below DESTDIR; PREFIX moves the programs, their data, manual and completions
+install: all ## install below DESTDIR; PREFIX moves the programs, their data, manual and completions
 	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
 	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
 	$(call put,0755,bin/openpbs/pbs_python,$(LIBEXECDIR)/openpbs/pbs_python)

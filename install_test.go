@@ -52,7 +52,7 @@ func (i *image) write(folder, name string) {
 // make returns what a target prints.
 func (i *image) make(target string) string {
 	i.t.Helper()
-	args := append([]string{"-s", "-o", "all", "-o", "man", "GO=go", "DESTDIR=" + i.folder, target}, i.variables...)
+	args := append([]string{"-s", "-o", "all", "GO=go", "DESTDIR=" + i.folder, target}, i.variables...)
 	cmd := exec.Command("make", args...)
 	cmd.Dir = i.tree
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "MAKE") })
