@@ -57,7 +57,10 @@ set HOOKHOST_STATE). A job may be in several:
   ok           ended with exit status 0
   failed       ended with another exit status, or with an unknown one
   killed       ended by a signal
-  oom          ended after the kernel killed processes: memory ran out
+  oom          ended after it, or processes of it, were killed: no memory left
+  timeout      ended because its walltime was over
+  cancelled    ended on request: qdel, qrerun, preemption
+  node_failure ended because one of its hosts failed
   not_started  none of its programs ran
 
 Times for --since and --until. Running jobs are included with --since and

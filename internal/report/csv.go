@@ -77,7 +77,7 @@ var csvColumns = []csvColumn{
 	{"notes", func(r *Report, _ totals) string { return harmless(strings.Join(r.Notes, "; ")) }},
 	{"energy_joules", func(r *Report, _ totals) string { return csvCell(r.energy(), csvFloat) }},
 	{"billing", func(r *Report, _ totals) string { return csvCell(r.billing(), csvFloat) }},
-	{"state", func(r *Report, _ totals) string { return r.stateWord() }},
+	{"state", func(r *Report, _ totals) string { return r.outcome().State }},
 }
 
 // WriteCSV writes a line with the column names, and a row for each report, according to RFC 4180.

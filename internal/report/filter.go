@@ -33,7 +33,11 @@ const (
 	stateFailed   = "failed"
 	stateKilled   = "killed"
 	stateOOM      = "oom"
-	stateNone     = "not_started"
+	stateTimeout  = "timeout"
+	// Ended on request: qdel, qrerun, preemption.
+	stateCancelled = "cancelled"
+	stateNode      = "node_failure"
+	stateNone      = "not_started"
 )
 
 // states maps each state to a function that reports whether a job is in it.
@@ -43,33 +47,23 @@ var states = map[string]func(*Report) bool{
 	stateOK:       func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && *r.ExitStatus == 0 },
 	stateFailed:   func(r *Report) bool { return r.End != nil && (r.ExitStatus == nil || *r.ExitStatus != 0) },
 	stateKilled:   func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && signalOf(*r.ExitStatus) > 0 },
-	stateOOM:      func(r *Report) bool { return r.End != nil && r.totals().oomKills > 0 },
-	stateNone:     func(r *Report) bool { return r.NotStarted },
+	stateOOM: func(r *Report) bool {
+		return r.End != nil && (r.totals().oomKills > 0 || r.outcome().State == stateOOM)
+	},
+	stateTimeout:   func(r *Report) bool { return r.outcome().State == stateTimeout },
+	stateCancelled: func(r *Report) bool { return r.outcome().State == stateCancelled },
+	stateNode:      func(r *Report) bool { return r.outcome().State == stateNode },
+	stateNone:      func(r *Report) bool { return r.NotStarted },
 }
 
 // StateNames returns the states that a Filter knows.
 func StateNames() []string {
-	return []string{stateRunning, stateFinished, stateOK, stateFailed, stateKilled, stateOOM, stateNone}
-}
-
-// stateWord returns the value of the column state: the most informative state.
-func (r *Report) stateWord() string {
-	if r.Start == nil && r.End == nil {
-		return ""
-	}
-	for _, name := range []string{stateRunning, stateNone, stateOK, stateOOM, stateKilled} {
-		if states[name](r) {
-			return name
-		}
-	}
-	if r.ExitStatus == nil {
-		return ""
-	}
-	return stateFailed
+	return slices.Concat([]string{stateRunning, stateFinished}, endStates)
 }
 
 // endStates are the states of jobs that have ended, except stateFinished.
-var endStates = []string{stateOK, stateFailed, stateKilled, stateOOM, stateNone}
+var endStates = []string{stateOK, stateFailed, stateKilled, stateOOM, stateTimeout, stateCancelled, stateNode,
+	stateNone}
 
 // States returns the states of a job that has ended, except finished, in a fixed order.
 func (r *Report) States() []string {
@@ -78,10 +72,12 @@ func (r *Report) States() []string {
 
 // AllStates returns every result that States can have.
 func AllStates() [][]string {
-	var all [][]string
-	for _, status := range [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}} {
-		for _, more := range [][]string{nil, {stateOOM}, {stateNone}, {stateOOM, stateNone}} {
-			all = append(all, slices.Concat(status, more))
+	all := [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}}
+	for _, more := range [][]string{{stateOOM}, {stateTimeout, stateCancelled, stateNode}, {stateNone}} {
+		for _, states := range slices.Clone(all) {
+			for _, state := range more {
+				all = append(all, slices.Concat(states, []string{state}))
+			}
 		}
 	}
 	return all

@@ -117,7 +117,7 @@ func (r *Report) document(heading string) *reportDocument {
 	var facts documentSheet
 	r.writeFacts(&facts)
 	d := &reportDocument{
-		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.state()),
+		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.outcome().String()),
 		Bad: r.bad(), Notes: printables(r.Notes), Rows: facts.rows,
 	}
 	if r.PBSJob != nil {

@@ -39,7 +39,7 @@ func (h HTML) WriteTable(w io.Writer, reports iter.Seq[*Report]) error {
 func (h HTML) row(r *Report) *tableRow {
 	t := r.totals()
 	row := &tableRow{
-		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(r.state()),
+		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(r.outcome().String()),
 		Bad: r.bad(), Notes: printables(r.Notes),
 	}
 	if left := r.WalltimeLeft; left != nil {

@@ -92,8 +92,7 @@ func Join(parts []Part) (*Report, error) {
 	all := usage.Sum(told)
 	all["walltime"] = r.ResourcesUsed["walltime"]
 	r.ResourcesUsed = resourcesUsed(&jobstate.Record{Hosts: r.Hosts, ResourcesUsed: all}, r.PBSJob, 0)
-	r.Imbalance = imbalance(r.Hosts)
-	r.Notes = append(r.Notes, advice(&r)...)
+	r.conclude()
 	return &r, nil
 }
 

@@ -30,6 +30,7 @@ type Report struct {
 	Start      *time.Time `json:"start"`       // launch of the first program, or begin before that; nil before both
 	End        *time.Time `json:"end"`         // nil while the job lives
 	ExitStatus *int       `json:"exit_status"` // nil while the leading program runs
+	Outcome    Outcome    `json:"outcome"`
 	// WalltimeLeft is how long a live job may still run, in seconds. It is nil, and not in the
 	// JSON, if the job has no limit or has ended.
 	WalltimeLeft *float64 `json:"walltime_left_seconds,omitempty"`
@@ -48,6 +49,9 @@ type Report struct {
 	// NotStarted means that the job has ended with a status without running a program. The JSON has
 	// it only if it is true.
 	NotStarted bool `json:"not_started,omitempty"`
+	// Terminated means that the job was ended on request, as by qdel. The JSON has it only if it is
+	// true.
+	Terminated bool `json:"terminated,omitempty"`
 
 	// PBSJob has the job's request, its hosts, the number of its run, and whether this host was its
 	// mother superior. It omits the hooks' state and resources_used. Nil if unknown.
@@ -71,6 +75,7 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 		DiagMessages:  maps.Clone(rec.Diag),
 		Notes:         slices.Clone(rec.Notes),
 		Missing:       maps.Clone(rec.Missing),
+		Terminated:    rec.Terminated,
 	}
 	if rec.Job != nil {
 		job := *rec.Job
@@ -80,8 +85,7 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 	// On a sister host, a job may have run although no program was launched there.
 	r.NotStarted = r.End != nil && r.ExitStatus != nil && rec.Launched.IsZero() && job.MotherSuperior
 	r.complete()
-	r.Imbalance = imbalance(r.Hosts)
-	r.Notes = append(r.Notes, advice(r)...)
+	r.conclude()
 	return r
 }
 
@@ -100,6 +104,13 @@ func (r *Report) complete() {
 	if r.Notes == nil {
 		r.Notes = []string{}
 	}
+}
+
+// conclude derives from the facts what they mean: the imbalance of hosts, the outcome and advice.
+func (r *Report) conclude() {
+	r.Imbalance = imbalance(r.Hosts)
+	r.Outcome = r.outcome()
+	r.Notes = append(r.Notes, advice(r)...)
 }
 
 func owner(o hostapi.Owner) string {
@@ -212,5 +223,6 @@ func FromArchive(b json.RawMessage) (*Report, error) {
 	}
 	r.NotStarted = r.NotStarted && r.End != nil && r.ExitStatus != nil
 	r.complete()
+	r.Outcome = r.outcome()
 	return r, nil
 }

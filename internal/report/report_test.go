@@ -272,7 +272,8 @@ func TestJSONHasTheKeysThatProgramsRead(t *testing.T) {
 		v    any
 		want string
 	}{
-		{"report", top, "diag_messages end exit_status hosts job name notes owner pbs_job resources_used start"},
+		{"report", top, "diag_messages end exit_status hosts job name notes outcome owner pbs_job " +
+			"resources_used start"},
 		{"pbs_job", top["pbs_job"], "id in_ms_mom name owner queue resource_list"},
 		{"resources_used", top["resources_used"], "cpupercent cput mem ncpus vmem walltime"},
 		{"host", host, "cgroup_peak_bytes cpus cput_seconds kill mem_bytes mem_limit_bytes mem_source mems ncpus " +
@@ -311,20 +312,6 @@ func TestWalltimeRunsFromLaunchToTheEnd(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestExitText(t *testing.T) {
-	for status, want := range map[int]string{
-		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128",
-		129: "killed by SIGHUP (Exit_status 129)",
-		137: "killed by SIGKILL (Exit_status 137)", 143: "killed by SIGTERM (Exit_status 143)",
-		162: "killed by signal 34 (Exit_status 162)", 193: "exit status 193",
-		256: "exit status 256", 265: "killed by SIGKILL (Exit_status 265)", -29: "exit status -29",
-	} {
-		if got := exitText(status); got != want {
-			t.Errorf("%d: %s, want %s", status, got, want)
-		}
 	}
 }
 
@@ -468,37 +455,4 @@ func FuzzFromArchive(f *testing.F) {
 		var again bytes.Buffer
 		must.NoError(t, r.WriteJSON(&again))
 	})
-}
-
-// A job that was not started is so in its file, too. A job without an end, or on a sister host,
-// is not said to be that.
-func TestNotStarted(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		change func(*jobstate.Record)
-		end    time.Time
-		want   string
-	}{
-		{"rejected", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, ended, "not started (Exit_status -16)"},
-		{"ended before its start", func(r *jobstate.Record) { r.ExitStatus = ptr(271) }, ended,
-			"not started (Exit_status 271)"},
-		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = moment(begun), ptr(-29) }, ended,
-			"finished, exit status -29"},
-		{"on a sister host", func(r *jobstate.Record) { r.Job.MotherSuperior = false }, ended,
-			"finished, exit status 0"},
-		{"ending", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, time.Time{}, "ending, exit status -16"},
-		{"no status", func(r *jobstate.Record) { r.ExitStatus = nil }, ended, "finished, exit status not known"},
-	} {
-		rec := record(func(r *jobstate.Record) {
-			r.Job.MotherSuperior, r.Launched = true, jobstate.Moment{}
-			tt.change(r)
-		})
-		kept, err := json.Marshal(fromRecord(rec, tt.end))
-		must.NoError(t, err)
-		r, err := FromArchive(kept)
-		must.NoError(t, err)
-		if got := r.state(); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
-	}
 }

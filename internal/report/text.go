@@ -26,10 +26,14 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 		p.line("Name", "%s", r.Name)
 	}
 	p.line("Owner", "%s", r.Owner)
+	state := "Outcome"
+	if r.End == nil {
+		state = "State"
+	}
 	if r.bad() {
 		p.style = Bad
 	}
-	p.line("State", "%s", r.state())
+	p.line(state, "%s", r.outcome())
 	p.style = Plain
 	r.writeFacts(p)
 	if !r.NotStarted {
@@ -49,7 +53,7 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 // writeFacts writes the facts about the job other than its identity, its state and its notes.
 func (r *Report) writeFacts(p sheet) {
 	t := r.totals()
-	r.writeMessages(p, t)
+	r.writeMessages(p)
 	r.writeTimes(p, t)
 	if !r.NotStarted {
 		r.writeUse(p, t)
@@ -76,11 +80,7 @@ func (r *Report) writeFacts(p sheet) {
 }
 
 // writeMessages writes what nobody should overlook about the job's end.
-func (r *Report) writeMessages(p sheet, t totals) {
-	if t.oomKills > 0 {
-		p.line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
-			r.oomWhere())
-	}
+func (r *Report) writeMessages(p sheet) {
 	for i, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
 		if i == mostBars {
 			p.whole("", "and messages of "+count(int64(len(r.DiagMessages)-mostBars), "more host", "more hosts"))
