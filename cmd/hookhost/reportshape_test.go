@@ -63,7 +63,7 @@ var figures = []replacement{
 	{regexp.MustCompile(`\b\d+\.\d+ s\b`), "TIME"},
 	{regexp.MustCompile(`\b\d+\.\d (of \d+ cpu)`), "# $1"},
 	{regexp.MustCompile(`(>|most |[^ft] )\d+(\.\d+)? [KMG]iB\b`), "${1}SIZE"},
-	{regexp.MustCompile(`(used )\d+mb`), "${1}#mb"},
+	{regexp.MustCompile(`(; |peak was |^mem=|try mem=)\d+mb`), "${1}#mb"},
 	{regexp.MustCompile(`(requested, )\d+%`), "${1}#%"},
 }
 
@@ -114,7 +114,7 @@ var (
 	// unsteady are the names of figures that each run has anew.
 	unsteady = strings.Fields("start end cput_seconds user_seconds system_seconds mem_bytes seconds ratio cput mem " +
 		"walltime cpupercent walltime_seconds cpu_efficiency mem_efficiency cput_imbalance when session " +
-		"session_id elapsed")
+		"session_id elapsed note_times")
 	// kernels are the names of what some kernels do not tell.
 	kernels = strings.Fields("vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults throttled_seconds pressure " +
 		"mem_source read_bytes_per_second write_bytes_per_second cpu_pressure memory_pressure io_pressure cpus mems")
@@ -134,7 +134,7 @@ func shapeOf(name string, value any) any {
 			return "# points"
 		}
 		for i := range v {
-			v[i] = shapeOf("", v[i])
+			v[i] = shapeOf(name, v[i])
 		}
 		return v
 	case string:

@@ -152,7 +152,7 @@ func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
 	list := report.List{Sort: "job", Columns: strings.Split(columns, ",")}
 	must.NoError(t, list.CSV()(&table, slices.Values(reports)))
 	must.Equal(t, "the table", columns+`
-1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,killed by OOM: ask for more than mem=400mb
+1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,try mem=600mb: mem=400mb was too little
 2.spread,running,3600,4,,,,,0,,,
 3.ending,running,3600,2,,,,,0,,,
 4.idle,running,3600,2,0.5,0.000,1048576,0.003,0,,,idle: 0.5 s of cpu time in 01:00:00

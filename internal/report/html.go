@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 )
@@ -97,12 +98,13 @@ func (h HTML) page(title string) documentPage {
 // reportDocument is the document of one report.
 type reportDocument struct {
 	Heading, Job, Owner, Queue string
-	State                      string
+	State, Reason              string
 	Bad                        bool
-	Notes                      []string
+	Advice                     []Advice
 	Rows                       []documentRow
 	Pictures                   []picture
 	Spread                     string // which of many hosts the pictures show
+	Notes, Kernel              []string
 }
 
 // WriteReport writes the document of one report.
@@ -116,9 +118,15 @@ func (h HTML) WriteReport(w io.Writer, r *Report) error {
 func (r *Report) document(heading string) *reportDocument {
 	var facts documentSheet
 	r.writeFacts(&facts)
+	outcome, advice := r.outcome(), slices.Clone(r.Advice)
+	for i := range advice {
+		advice[i] = Advice{printable(advice[i].Try), printable(advice[i].Text)}
+	}
+	notes, kernel := r.remarks()
 	d := &reportDocument{
-		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.outcome().String()),
-		Bad: r.bad(), Notes: printables(r.Notes), Rows: facts.rows,
+		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner),
+		State: printable(outcome.Words), Reason: printable(outcome.Reason), Bad: r.bad(), Advice: advice,
+		Rows: facts.rows, Notes: printables(notes), Kernel: printables(kernel),
 	}
 	if r.PBSJob != nil {
 		d.Queue = printable(r.PBSJob.Queue)

@@ -188,8 +188,8 @@ func FuzzDocumentOfAnyReport(f *testing.F) {
 	}
 	f.Add([]byte(`{"job":"1","start":"0001-01-01T00:00:00Z","hosts":{"<b>":{"ncpus":-1,"mem_limit_bytes":-7,` +
 		`"series":{"times":[1,9223372036854775807],"columns":{"cpu":[1e308,null],"rss_bytes":[-1,5e-324]}}}}}`))
-	known := strings.Fields("html head meta title style body main header h1 p section dl dt dd span svg rect line " +
-		"text path g figure figcaption b i code")
+	known := strings.Fields("html head meta title style body main header h1 h2 p section dl dt dd span svg rect line " +
+		"text path g figure figcaption b i code small details summary")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := FromArchive(text)
 		if err != nil {

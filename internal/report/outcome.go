@@ -36,6 +36,8 @@ func (r *Report) outcome() Outcome {
 		return Outcome{"", "not started", ""}
 	case r.End == nil && r.ExitStatus != nil:
 		return Outcome{stateRunning, "ending", exitText(*r.ExitStatus)}
+	case r.End == nil && r.kills() != "":
+		return Outcome{stateRunning, "running", r.kills() + forMemory}
 	case r.End == nil:
 		return Outcome{stateRunning, "running", ""}
 	}
@@ -44,7 +46,7 @@ func (r *Report) outcome() Outcome {
 		o = Outcome{stateCancelled, "cancelled", onRequest}
 	}
 	if o.Words == "" && r.ExitStatus == nil {
-		return r.endedUnseen()
+		o = r.endedUnseen()
 	}
 	if o.Words == "" && *r.ExitStatus >= 0 {
 		return r.endedItself(*r.ExitStatus)
@@ -52,8 +54,8 @@ func (r *Report) outcome() Outcome {
 	if o.Words == "" {
 		o = cmp.Or(pbsStatus[*r.ExitStatus], Outcome{stateFailed, "ended by PBS", ""})
 	}
-	if n := r.totals().oomKills; n > 0 {
-		o.Reason += "; before that, the kernel killed " + count(n, "process", "processes") + " for lack of memory"
+	if kills := r.kills(); kills != "" {
+		o.Reason += "; before that, " + kills + forMemory
 	}
 	if r.ExitStatus != nil {
 		o.Reason = withStatus(o.Reason, *r.ExitStatus)
@@ -61,7 +63,10 @@ func (r *Report) outcome() Outcome {
 	return o
 }
 
-const onRequest = "it was ended on request, as by qdel"
+const (
+	onRequest = "it was ended on request, as by qdel"
+	forMemory = " for lack of memory"
+)
 
 // exceededLimit finds a limit in the message of pbs_mom, or of hookhost, about a job that it ends
 // (openpbs src/resmom/mom_main.c, mom_over_limit).
@@ -113,18 +118,27 @@ func (r *Report) endedUnseen() Outcome {
 // endedItself returns the outcome of a job that ended with a status of its leading program, or by
 // somebody's signal.
 func (r *Report) endedItself(status int) Outcome {
-	kills, n := r.totals().oomKills, signalOf(status)
-	killed := "the kernel killed " + count(kills, "process", "processes") + " of the job" + r.oomWhere()
+	kills, n := r.kills(), signalOf(status)
 	switch {
-	case status == 0 && kills > 0:
-		return Outcome{stateOK, "completed", "exit status 0, but " + killed + " for lack of memory"}
+	case status == 0 && kills != "":
+		return Outcome{stateOK, "completed", "exit status 0, but " + kills + forMemory}
 	case status == 0:
 		return Outcome{stateOK, "completed", ""}
-	case kills > 0:
-		return Outcome{stateOOM, "out of memory", withStatus(killed, status)}
+	case kills != "":
+		return Outcome{stateOOM, "out of memory", withStatus(kills, status)}
 	case n > 0:
 		return Outcome{stateKilled, "killed by " + signalName(n),
 			inBrackets(signalReason[signalName(n)], fmt.Sprintf("Exit_status %d", status))}
 	}
 	return Outcome{stateFailed, fmt.Sprintf("failed with status %d", status), statusReason[status]}
+}
+
+// kills describes the processes that the kernel killed because memory ran out, "" if there are
+// none.
+func (r *Report) kills() string {
+	n := r.totals().oomKills
+	if n == 0 {
+		return ""
+	}
+	return "the kernel killed " + count(n, "process", "processes") + " of the job" + r.oomWhere()
 }

@@ -60,7 +60,7 @@ func TestOutcomesInWords(t *testing.T) {
 		{"memory, then time", func(r *jobstate.Record) {
 			r.ExitStatus, r.Hosts["n1"].OOMKills = ptr(-29), ptr(int64(1))
 		}, "timeout", "walltime exceeded: it was ended after 00:10:03 of 01:00:00; before that, the kernel killed " +
-			"1 process for lack of memory (Exit_status -29)"},
+			"1 process of the job for lack of memory (Exit_status -29)"},
 		{"deleted", func(r *jobstate.Record) { r.ExitStatus, r.Terminated = ptr(271), true }, "cancelled",
 			"cancelled: it was ended on request, as by qdel (Exit_status 271, SIGTERM)"},
 		{"requeued", status(-11), "cancelled",
@@ -76,8 +76,15 @@ func TestOutcomesInWords(t *testing.T) {
 		{"on a sister host", func(r *jobstate.Record) {
 			r.Launched, r.Job.MotherSuperior, r.ExitStatus = jobstate.Moment{}, false, nil
 		}, "", "ended: the exit status is in the report of the job's first host"},
+		{"out of memory on a sister host", func(r *jobstate.Record) {
+			r.Job.MotherSuperior, r.ExitStatus, r.Hosts["n1"].OOMKills = false, nil, ptr(int64(1))
+		}, "", "ended: the exit status is in the report of the job's first host; before that, the kernel killed 1 " +
+			"process of the job for lack of memory"},
 		{"not known", func(r *jobstate.Record) { r.ExitStatus = nil }, "", "ended: the exit status is not known"},
 		{"runs", func(r *jobstate.Record) { r.ExitStatus, r.Ended = nil, jobstate.Moment{} }, "running", "running"},
+		{"runs out of memory", func(r *jobstate.Record) {
+			r.ExitStatus, r.Ended, r.Hosts["n1"].OOMKills = nil, jobstate.Moment{}, ptr(int64(1))
+		}, "running", "running: the kernel killed 1 process of the job for lack of memory"},
 		{"ending", func(r *jobstate.Record) { r.ExitStatus, r.Ended = ptr(-16), jobstate.Moment{} }, "running",
 			"ending: exit status -16"},
 	} {

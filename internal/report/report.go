@@ -38,7 +38,10 @@ type Report struct {
 	ResourcesUsed Used                          `json:"resources_used"`
 	Hosts         map[string]*hostapi.HostUsage `json:"hosts"`         // by host name
 	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
-	Notes         []string                      `json:"notes"`
+	Notes         []string                      `json:"notes"`         // of hooks and the host, then Advice
+	// NoteTimes says when the notes were added, in their order; zero, or too few, if unknown.
+	NoteTimes []time.Time `json:"note_times,omitempty"`
+	Advice    []Advice    `json:"advice,omitempty"`
 
 	// Missing holds, by host, why its last figures are not in the sums. The JSON omits it if no
 	// host is missing. Earlier figures of such a host are in Hosts, and count.
@@ -60,7 +63,7 @@ type Report struct {
 
 // FromRecord returns the report of a job. end is when the job's last event ended, zero while it
 // lives. elapsed is how long it had run by then, or has run by now (jobstate.Record.Elapsed).
-// Advice (advice.go) is added to the notes. The report shares the record's host entries.
+// The report shares the record's host entries.
 func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Report {
 	job := cmp.Or(rec.Job, &hostapi.Job{})
 	r := &Report{
@@ -74,6 +77,7 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 		Hosts:         maps.Clone(rec.Hosts),
 		DiagMessages:  maps.Clone(rec.Diag),
 		Notes:         slices.Clone(rec.Notes),
+		NoteTimes:     slices.Clone(rec.NoteTimes),
 		Missing:       maps.Clone(rec.Missing),
 		Terminated:    rec.Terminated,
 	}
@@ -110,7 +114,8 @@ func (r *Report) complete() {
 func (r *Report) conclude() {
 	r.Imbalance = imbalance(r.Hosts)
 	r.Outcome = r.outcome()
-	r.Notes = append(r.Notes, advice(r)...)
+	r.Advice = r.advice()
+	r.Notes = append(r.Notes, texts(r.Advice)...)
 }
 
 func owner(o hostapi.Owner) string {

@@ -272,7 +272,7 @@ func TestJSONHasTheKeysThatProgramsRead(t *testing.T) {
 		v    any
 		want string
 	}{
-		{"report", top, "diag_messages end exit_status hosts job name notes outcome owner pbs_job " +
+		{"report", top, "advice diag_messages end exit_status hosts job name notes outcome owner pbs_job " +
 			"resources_used start"},
 		{"pbs_job", top["pbs_job"], "id in_ms_mom name owner queue resource_list"},
 		{"resources_used", top["resources_used"], "cpupercent cput mem ncpus vmem walltime"},
@@ -332,18 +332,18 @@ func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 			[]string{"idle: 0.0 s of cpu time in 00:01:00"}},
 		{"two of eight, or all at times", 8, 2 * time.Minute, time.Minute, 0, 0, 0, true, nil},
 		{"serial", 2, 63 * time.Second, time.Minute, 0, 0, 0, false,
-			[]string{"one of 2 cpus was used: a program that is not parallel needs ncpus=1"}},
+			[]string{"try ncpus=1: one of 2 cpus was used, as by a program that is not parallel"}},
 		{"memory", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false,
-			[]string{"asked for 2gb, used 400mb: 480mb would do"}},
+			[]string{"try mem=480mb: the peak was 400mb of 2gb"}},
 		{"memory that was not asked for", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, nil},
 		{"hardly any memory", 1, time.Minute, time.Minute, m, 2 * g, 0, false,
-			[]string{"asked for 2gb, used 1mb: 64mb would do"}},
+			[]string{"try mem=64mb: the peak was 1mb of 2gb"}},
 		{"memory may still grow", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, true, nil},
 		{"little to gain", 1, time.Minute, time.Minute, 10 * m, 500 * m, 0, false, nil},
 		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false,
-			[]string{"killed by OOM: ask for more than mem=2gb"}},
+			[]string{"try mem=3gb: mem=2gb was too little"}},
 		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false,
-			[]string{"killed by OOM: ask for more mem"}},
+			[]string{"memory ran out, and nothing limited the job's: request mem"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: moment(begun),

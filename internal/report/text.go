@@ -13,9 +13,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// killedProcess is in the kernel's message about a kill, and in a note by hook cgroup.
-const killedProcess = "Killed process "
-
 // WriteText writes the report for a person, 80 columns wide. Everything in it is printable.
 func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns, false) }
 
@@ -35,19 +32,29 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 	}
 	p.line(state, "%s", r.outcome())
 	p.style = Plain
+	for i, a := range r.Advice {
+		p.line(labelled("Advice", i), "%s", a)
+	}
 	r.writeFacts(p)
 	if !r.NotStarted {
 		r.writePlots(p)
 	}
-	for i, note := range r.Notes {
-		label := []string{"Notes", ""}[min(i, 1)]
-		if strings.Contains(note, killedProcess) {
-			p.whole(label, note)
-		} else {
-			p.line(label, "%s", note)
-		}
+	notes, kernel := r.remarks()
+	for i, note := range notes {
+		p.line(labelled("Notes", i), "%s", note)
+	}
+	for i, message := range kernel {
+		p.whole(labelled("Kernel", i), message)
 	}
 	return p.writeTo(w)
+}
+
+// labelled returns the label of the first of several lines, and none for the others.
+func labelled(label string, i int) string {
+	if i > 0 {
+		return ""
+	}
+	return label
 }
 
 // writeFacts writes the facts about the job other than its identity, its state and its notes.
@@ -66,10 +73,10 @@ func (r *Report) writeFacts(p sheet) {
 			p.line("", "and %d more", len(r.Missing)-mostBars)
 			break
 		}
-		p.line([]string{"Missing", ""}[min(n, 1)], "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
+		p.line(labelled("Missing", n), "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
 	}
 	for i, w := range worlds(r.Hosts) {
-		p.line([]string{"Ranks", ""}[min(i, 1)], "%s", w)
+		p.line(labelled("Ranks", i), "%s", w)
 	}
 	if t.hugetlb > 0 {
 		p.line("Hugetlb", "%s peak", size(t.hugetlb))
@@ -79,14 +86,17 @@ func (r *Report) writeFacts(p sheet) {
 	r.writeLosses(p, t)
 }
 
-// writeMessages writes what nobody should overlook about the job's end.
+// writeMessages writes what hooks reported to PBS about the job.
 func (r *Report) writeMessages(p sheet) {
-	for i, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
+	hosts := slices.Sorted(maps.Keys(r.DiagMessages))
+	for i, host := range hosts {
 		if i == mostBars {
-			p.whole("", "and messages of "+count(int64(len(r.DiagMessages)-mostBars), "more host", "more hosts"))
+			p.whole("", "and messages of "+count(int64(len(hosts)-mostBars), "more host", "more hosts"))
 			break
 		}
-		p.whole("", host+": "+r.DiagMessages[host])
+		if text := r.DiagMessages[host]; !strings.Contains(text, killedProcess) {
+			p.whole("", host+": "+text)
+		}
 	}
 }
 

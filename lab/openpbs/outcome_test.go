@@ -9,7 +9,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// A report has the outcome of a job that pbs_mom ended, as pbs_mom's Exit_status and events have it.
+// The outcome is that of pbs_mom's Exit_status and events.
 func TestReportHasTheOutcomeThatMoMBringsAbout(t *testing.T) {
 	momConfig(t, nodes[0], "")
 	outcome := func(j *job) string {
