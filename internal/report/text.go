@@ -22,7 +22,7 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 	if r.Name != "" {
 		p.line("Name", "%s", r.Name)
 	}
-	p.line("Owner", "%s", r.Owner)
+	p.line("Owner", "%s", r.ownerInQueue())
 	state := "Outcome"
 	if r.End == nil {
 		state = "State"
@@ -61,6 +61,7 @@ func labelled(label string, i int) string {
 func (r *Report) writeFacts(p sheet) {
 	t := r.totals()
 	r.writeMessages(p)
+	r.writeRequest(p)
 	r.writeTimes(p, t)
 	if !r.NotStarted {
 		r.writeUse(p, t)
