@@ -77,8 +77,9 @@ func replaced(text string, by []replacement) string {
 var (
 	// elsewhere are lines of a text that only some kernels and machines have.
 	elsewhere = regexp.MustCompile(`(?m)^((Waited|Throttled) .*\n( {10}.*\n)*| {10}.* with page cache\n` +
-		`|  (read|write|waits for \w+)( n\d)? +\|.*\n)`)
+		`|  (cpu|read|write|waits for \w+)( n\d)? +\|.*\n)`)
 	barsAndPlots = []replacement{
+		{regexp.MustCompile(`(?m)^(CPU +).*$`), "${1}# used"}, // a bar after a minute
 		{regexp.MustCompile(`\[[| ]{10,}\] +\d+%`), "[bar] #%"},
 		{regexp.MustCompile(`(?m)^(  \w+( n\d)?) +\|[^|\n]+\|  most`), "$1 |plot|  most"},
 	}
@@ -98,6 +99,7 @@ var drawings = []replacement{
 	{regexp.MustCompile(`(?m)^(<dt>(Waited|Throttled)</dt>.*|.*<p>[^<]* with page cache</p>.*)\n`), ""},
 	{regexp.MustCompile(`(?s)<figure>\n<figcaption><b>(Files|Waited)[^<]*</b>.*?</figure>\n`), ""},
 	{regexp.MustCompile(`<rect class="at"[^>]*><title>[^<]*</title></rect>`), ""},
+	{regexp.MustCompile(`(<dt>CPU</dt><dd class="use">).*(</dd>)`), "$1#$2"},
 	{regexp.MustCompile(`(?s)<style>.*</style>`), "<style>document.css</style>"},
 	{regexp.MustCompile(`sha256-([\w/=]|&#43;)+`), "sha256-#"},
 	{regexp.MustCompile(`( class="part" width="| aria-label="|<span class="percent">)[\d.]+%`), "$1#"},
@@ -113,11 +115,12 @@ func htmlShape(text string) (string, error) { return replaced(replaced(text, dra
 var (
 	// unsteady are the names of figures that each run has anew.
 	unsteady = strings.Fields("start end cput_seconds user_seconds system_seconds mem_bytes seconds ratio cput mem " +
-		"walltime cpupercent walltime_seconds cpu_efficiency mem_efficiency cput_imbalance when session " +
+		"walltime cpupercent walltime_seconds mem_efficiency cput_imbalance when session " +
 		"session_id elapsed note_times")
-	// kernels are the names of what some kernels do not tell.
-	kernels = strings.Fields("vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults throttled_seconds pressure " +
-		"mem_source read_bytes_per_second write_bytes_per_second cpu_pressure memory_pressure io_pressure cpus mems")
+	// kernels are the names of what some kernels do not tell, and of what a short job lacks.
+	kernels = strings.Fields("cpu_efficiency vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults " +
+		"throttled_seconds pressure mem_source read_bytes_per_second write_bytes_per_second cpu_pressure " +
+		"memory_pressure io_pressure cpus mems")
 )
 
 // shapeOf is that of a value in a JSON with its name.

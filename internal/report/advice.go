@@ -62,7 +62,7 @@ func (r *Report) advice() []Advice {
 		add(Advice{Text: fmt.Sprintf("throttled: the cpu quota held the job back for %.0f%% of its cpu time; ask for "+
 			"more ncpus or start fewer threads", 100*part)})
 	}
-	if r.askedMem() && t.oomKills == 0 && r.End != nil && len(r.Missing) == 0 {
+	if r.askedMem() && !t.exclusive && t.oomKills == 0 && r.End != nil && len(r.Missing) == 0 {
 		add(r.memAdvice())
 	}
 	add(r.walltimeAdvice(t))
@@ -72,7 +72,7 @@ func (r *Report) advice() []Advice {
 // cpuAdvice is for jobs that used one of their cpus, or none. An average does not show whether a
 // job used few cpus all the time or all of them at times. So other jobs get no number to request.
 func (t totals) cpuAdvice() Advice {
-	eff, ok := t.cpuEfficiency()
+	eff, ok := t.cpuUse()
 	if !ok || eff >= lowCPU {
 		return Advice{}
 	}
@@ -81,7 +81,7 @@ func (t totals) cpuAdvice() Advice {
 	switch {
 	case busy < idleCPUs*float64(max(t.hosts, 1)):
 		return Advice{Text: fmt.Sprintf("idle: %s of cpu time in %s", cpuTime(t.cput.Seconds()), clock(*t.walltime))}
-	case busy >= 0.85 && busy <= 1.1 && t.ncpus > 1 && t.hosts <= 1:
+	case busy >= 0.85 && busy <= 1.1 && t.ncpus > 1 && t.hosts <= 1 && !t.exclusive:
 		return Advice{"ncpus=1", fmt.Sprintf("one of %s was used, as by a program that is not parallel", cpus)}
 	}
 	return Advice{}

@@ -456,3 +456,29 @@ func FuzzFromArchive(f *testing.F) {
 		must.NoError(t, r.WriteJSON(&again))
 	})
 }
+
+// A percentage of a job that owns its hosts, or that mostly starts, would mislead its owner.
+func TestJobsThatAreNotRated(t *testing.T) {
+	for _, tt := range []struct {
+		name, place string
+		ran         time.Duration
+		cpu, mem    bool
+	}{
+		{"shares its host", "pack", time.Hour, true, true},
+		{"exclusive", "scatter:excl", time.Hour, false, false},
+		{"exclusive host", "exclhost", time.Hour, false, false},
+		{"a word that only begins so", "scatter:exclude", time.Hour, true, true},
+		{"a minute", "free", time.Minute, true, true},
+		{"less than a minute", "free", time.Minute - time.Second, false, true},
+	} {
+		r := fromRecord(record(func(r *jobstate.Record) {
+			r.Job.ResourceList["place"], r.Ended = tt.place, moment(begun.Add(tt.ran))
+			r.Hosts["n1"].CPUTSeconds = ptr(tt.ran.Seconds())
+		}), begun.Add(tt.ran))
+		_, cpu := r.totals().cpuEfficiency()
+		_, mem := r.totals().memEfficiency()
+		must.Equal(t, tt.name, []bool{tt.cpu, tt.mem}, []bool{cpu, mem})
+		must.Equal(t, tt.name+": the bars", []bool{tt.cpu, tt.mem}, []bool{
+			r.totals().hostCPU(r.Hosts["n1"]).part != nil, r.totals().hostMemory(r.Hosts["n1"]).part != nil})
+	}
+}

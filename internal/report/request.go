@@ -22,6 +22,9 @@ func (r *Report) writeRequest(p sheet) {
 	if more := len(hosts) - mostNamed; more > 0 {
 		text = fmt.Sprintf("%d: %s and %d more", len(hosts), text, more)
 	}
+	if text != "" && r.totals().exclusive {
+		text += ", for this job alone"
+	}
 	if text != "" {
 		p.line("Hosts", "%s", text)
 	}

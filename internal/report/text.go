@@ -286,6 +286,8 @@ func (t totals) cpu() string {
 // memory is the text for a job for which the used part of its memory is unknown.
 func (t totals) memory() string {
 	switch {
+	case t.mem != nil && t.memLimit != nil && !t.memPartial:
+		return size(*t.mem) + " peak of " + size(*t.memLimit)
 	case t.mem != nil:
 		return size(*t.mem) + " peak"
 	case t.memLimit != nil:
