@@ -127,24 +127,6 @@ func (r *Report) imbalanceAdvice(walltime time.Duration) Advice {
 		cpuTime(high), cpuTime(low))}
 }
 
-// gpuAdvice names GPUs on which nothing ran.
-func (r *Report) gpuAdvice() Advice {
-	var unused int64
-	all := r.gpus()
-	for _, g := range all {
-		if *g.UtilizationPercent == 0 && !g.Returned {
-			unused++
-		}
-	}
-	if unused == 0 {
-		return Advice{}
-	}
-	if len(all) == 1 {
-		return Advice{Text: "the GPU was never used"}
-	}
-	return Advice{Text: fmt.Sprintf("never used: %d of %d GPUs", unused, len(all))}
-}
-
 // texts returns advice as it stands among the notes.
 func texts(advice []Advice) []string {
 	var list []string

@@ -139,7 +139,7 @@ func (r *Report) writeDevices(p sheet) {
 			if len(r.Hosts) > 1 {
 				on = host + ": "
 			}
-			if d.UtilizationPercent == nil || d.Returned {
+			if _, measured := utilization(d); !measured || d.Returned {
 				write(on + deviceText(d))
 			}
 		}
@@ -303,8 +303,8 @@ func deviceText(d hostapi.DeviceUsage) string {
 		name = append(name, d.Model)
 	}
 	parts := []string{strings.Join(append(name, cmp.Or(d.PCI, d.ID)), " ")}
-	if d.UtilizationPercent != nil {
-		parts = append(parts, fmt.Sprintf("%.0f%% used", *d.UtilizationPercent))
+	if percent, ok := utilization(d); ok {
+		parts = append(parts, fmt.Sprintf("%.0f%% used", percent))
 	}
 	if d.MemPeakBytes != nil {
 		parts = append(parts, size(*d.MemPeakBytes)+" peak")

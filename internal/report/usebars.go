@@ -135,7 +135,7 @@ func (r *Report) gpuName(g gpu) string {
 func (r *Report) gpuBars() []bar {
 	var list []bar
 	for _, g := range r.gpus() {
-		part := *g.UtilizationPercent / 100
+		part := g.percent / 100
 		var amounts []string
 		if g.MemPeakBytes != nil {
 			amounts = append(amounts, size(*g.MemPeakBytes)+" peak")
