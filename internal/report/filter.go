@@ -16,6 +16,7 @@ import (
 type Filter struct {
 	Job    string    // the id, or its beginning up to a dot; see pbs.NamesJob
 	Name   string    // of the job; case does not matter
+	Array  string    // of which the jobs are subjobs; see pbs.InArray
 	User   string    // the owner, by name or number
 	Since  time.Time // ended then or later, or has not ended
 	Until  time.Time // ended before
@@ -113,6 +114,7 @@ func (f Filter) Matches(r *Report) bool {
 	switch {
 	case f.Job != "" && !f.MatchesJob(r):
 	case f.Name != "" && !strings.EqualFold(f.Name, r.Name):
+	case f.Array != "" && !pbs.InArray(f.Array, r.Job):
 	case f.User != "" && !f.ofUser(r):
 	case !f.Since.IsZero() && r.End != nil && r.End.Before(f.Since):
 	case !f.Until.IsZero() && (r.End == nil || !r.End.Before(f.Until)):
@@ -164,6 +166,7 @@ func (f Filter) Values() url.Values {
 	}
 	set("job", f.Job, f.Job != "")
 	set("name", f.Name, f.Name != "")
+	set("array", f.Array, f.Array != "")
 	set("user", f.User, f.User != "")
 	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
 	set("until", f.Until.Format(time.RFC3339Nano), !f.Until.IsZero())
@@ -182,6 +185,8 @@ func ParseFilter(v url.Values) (f Filter, err error) {
 			f.Job = value
 		case "name":
 			f.Name = value
+		case "array":
+			f.Array = value
 		case "user":
 			f.User = value
 		case "since":

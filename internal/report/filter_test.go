@@ -75,6 +75,7 @@ func TestFilterChoosesByUserHostAndEnd(t *testing.T) {
 		"part of a name":  {Filter{States: all, Name: r.Name[1:]}, false, false},
 		"its user":        {Filter{States: all, User: "alice"}, true, true},
 		"its user's uid":  {Filter{States: all, User: "1000"}, true, true},
+		"an array":        {Filter{States: all, Array: "104[]"}, false, false},
 		"another user":    {Filter{States: all, User: "bob"}, false, false},
 		"another number":  {Filter{States: all, User: "0"}, false, false},
 		"a host":          {Filter{States: all, Host: "n4"}, true, false},

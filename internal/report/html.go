@@ -98,7 +98,8 @@ func (h HTML) page(title string) documentPage {
 // reportDocument is the document of one report.
 type reportDocument struct {
 	Heading, Job, Owner, Queue string
-	State, Reason              string
+	State                      string
+	Reasons                    []string
 	Bad                        bool
 	Advice                     []Advice
 	Rows                       []documentRow
@@ -118,14 +119,15 @@ func (h HTML) WriteReport(w io.Writer, r *Report) error {
 func (r *Report) document(heading string) *reportDocument {
 	var facts documentSheet
 	r.writeFacts(&facts)
-	outcome, advice := r.outcome(), slices.Clone(r.Advice)
-	for i := range advice {
-		advice[i] = Advice{printable(advice[i].Try), printable(advice[i].Text)}
-	}
+	outcome := r.outcome()
 	notes, kernel := r.remarks()
+	var reasons []string
+	if outcome.Reason != "" {
+		reasons = []string{printable(outcome.Reason)}
+	}
 	d := &reportDocument{
 		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner),
-		State: printable(outcome.Words), Reason: printable(outcome.Reason), Bad: r.bad(), Advice: advice,
+		State: printable(outcome.Words), Reasons: reasons, Bad: r.bad(), Advice: printableAdvice(r.Advice),
 		Rows: facts.rows, Notes: printables(notes), Kernel: printables(kernel),
 	}
 	if r.PBSJob != nil {
@@ -160,6 +162,14 @@ func printables(texts []string) []string {
 	var list []string
 	for _, text := range texts {
 		list = append(list, printable(text))
+	}
+	return list
+}
+
+func printableAdvice(list []Advice) []Advice {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = Advice{printable(list[i].Try), printable(list[i].Text)}
 	}
 	return list
 }

@@ -17,12 +17,16 @@ func (r *Report) writeRequest(p sheet) {
 	if text := r.request(); text != "" {
 		p.line("Request", "%s", text)
 	}
-	hosts := r.allHosts()
+	writeHosts(p, r.allHosts(), r.totals().exclusive)
+}
+
+// writeHosts names the first hosts, and how many there are.
+func writeHosts(p sheet, hosts []string, exclusive bool) {
 	text := strings.Join(hosts[:min(len(hosts), mostNamed)], ", ")
 	if more := len(hosts) - mostNamed; more > 0 {
 		text = fmt.Sprintf("%d: %s and %d more", len(hosts), text, more)
 	}
-	if text != "" && r.totals().exclusive {
+	if text != "" && exclusive {
 		text += ", for this job alone"
 	}
 	if text != "" {

@@ -53,6 +53,7 @@ func (c choice) has(n Name) bool {
 	case !c.May(n.UID):
 	case c.Skip != nil && c.Skip(n):
 	case c.Job != "" && !pbs.NamesJob(inName(c.Job), n.Job):
+	case c.Array != "" && len(n.Job) < maxJob && !pbs.InArray(c.Array, n.Job):
 	case c.named && n.UID >= 0 && n.UID != c.uid:
 	case n.End.Before(c.Since):
 	case !c.Until.IsZero() && !n.End.Before(c.Until):
@@ -66,7 +67,8 @@ func (c choice) has(n Name) bool {
 // matches reports whether the query matches a report whose name already does. The name does not
 // contain everything.
 func (c choice) matches(n Name, text json.RawMessage) (bool, error) {
-	if c.Job == "" && c.Name == "" && c.Host == "" && (c.User == "" || c.named && n.UID >= 0) {
+	byName := (c.Array == "" || len(n.Job) < maxJob) && (c.User == "" || c.named && n.UID >= 0)
+	if c.Job == "" && c.Name == "" && c.Host == "" && byName {
 		return true, nil
 	}
 	r, err := report.FromArchive(text)
