@@ -116,7 +116,7 @@ var (
 	// unsteady are the names of figures that each run has anew.
 	unsteady = strings.Fields("start end cput_seconds user_seconds system_seconds mem_bytes seconds ratio cput mem " +
 		"walltime cpupercent walltime_seconds mem_efficiency cput_imbalance when session " +
-		"session_id elapsed note_times")
+		"session_id elapsed note_times walltime_efficiency")
 	// kernels are the names of what some kernels do not tell, and of what a short job lacks.
 	kernels = strings.Fields("cpu_efficiency vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults " +
 		"throttled_seconds pressure mem_source read_bytes_per_second write_bytes_per_second cpu_pressure " +

@@ -66,6 +66,7 @@ func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 		whole := *rec
 		whole.Hosts = h.opt.Store.Hosts(rec) // advice needs the series
 		r := report.FromRecord(&whole, rec.Ended.Wall, rec.Elapsed(rec.Ended))
+		r.Advise(h.opt.SiteAdvice())
 		r.Hosts = series.Without(r.Hosts)
 		err := h.opt.Reports.Write(r, h.opt.Store.Series(rec))
 		var waits *reports.WaitingError

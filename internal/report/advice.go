@@ -8,16 +8,25 @@ import (
 
 // Advice is a suggestion for the job's owner: what to do better next time, or what went wrong.
 type Advice struct {
-	Try  string `json:"try,omitempty"` // a request for qsub -l: "mem=600mb"; "" if there is no figure
-	Text string `json:"text"`          // the reason
+	Try  string `json:"try,omitempty"`  // a request for qsub -l: "mem=600mb"; "" if there is no figure
+	Text string `json:"text"`           // the reason
+	Link string `json:"link,omitempty"` // where to read more about it
+	Site bool   `json:"site,omitempty"` // it is the site's own
 }
+
+// try returns advice to request something else.
+func try(request, text string) Advice { return Advice{Try: request, Text: text} }
 
 // String returns the suggestion and its reason on one line.
 func (a Advice) String() string {
-	if a.Try == "" {
-		return a.Text
+	text := a.Text
+	if a.Try != "" {
+		text = "try " + a.Try + ": " + text
 	}
-	return "try " + a.Try + ": " + a.Text
+	if a.Link != "" {
+		text += " " + a.Link
+	}
+	return text
 }
 
 // Thresholds for advice.
@@ -82,7 +91,7 @@ func (t totals) cpuAdvice() Advice {
 	case busy < idleCPUs*float64(max(t.hosts, 1)):
 		return Advice{Text: fmt.Sprintf("idle: %s of cpu time in %s", cpuTime(t.cput.Seconds()), clock(*t.walltime))}
 	case busy >= 0.85 && busy <= 1.1 && t.ncpus > 1 && t.hosts <= 1 && !t.exclusive:
-		return Advice{"ncpus=1", fmt.Sprintf("one of %s was used, as by a program that is not parallel", cpus)}
+		return try("ncpus=1", fmt.Sprintf("one of %s was used, as by a program that is not parallel", cpus))
 	}
 	return Advice{}
 }

@@ -56,7 +56,7 @@ func (a *Array) memAdvice() Advice {
 		if peak > 0 {
 			text += fmt.Sprintf("; the others needed at most %s", asUsed(peak))
 		}
-		return Advice{"mem=" + asSize(ask), text}
+		return try("mem="+asSize(ask), text)
 	case len(short) > 0 || limit == 0 || len(a.subjobs) < fewSubjobs || !a.subjobs[0].askedMem():
 		return Advice{}
 	}
@@ -64,7 +64,7 @@ func (a *Array) memAdvice() Advice {
 	if float64(peak) >= lowMem*float64(limit) || limit-ask < spareMem/int64(min(len(a.subjobs), mostBars)) {
 		return Advice{}
 	}
-	return Advice{"mem=" + asSize(ask), fmt.Sprintf("the largest peak was %s of %s", asUsed(peak), asSize(limit))}
+	return try("mem="+asSize(ask), fmt.Sprintf("the largest peak was %s of %s", asUsed(peak), asSize(limit)))
 }
 
 // walltimeAdvice suggests the most time that any subjob needs.
@@ -85,14 +85,14 @@ func (a *Array) walltimeAdvice() Advice {
 	case limit == 0:
 		return Advice{}
 	case late > 0:
-		return Advice{"walltime=" + pbs.FormatDuration(wholeMinutes(time.Duration(moreTime*float64(limit)))),
-			fmt.Sprintf("%d of %d subjobs took longer than %s", late, len(a.subjobs), pbs.FormatDuration(limit))}
+		return try("walltime="+pbs.FormatDuration(wholeMinutes(time.Duration(moreTime*float64(limit)))),
+			fmt.Sprintf("%d of %d subjobs took longer than %s", late, len(a.subjobs), pbs.FormatDuration(limit)))
 	case len(a.subjobs) < fewSubjobs || longest.Seconds() >= lowTime*limit.Seconds() || limit-ask < spareTime:
 		return Advice{}
 	}
-	return Advice{"walltime=" + pbs.FormatDuration(ask),
+	return try("walltime="+pbs.FormatDuration(ask),
 		fmt.Sprintf("the longest took %s of %s; shorter ones may start sooner", clock(longest),
-			pbs.FormatDuration(limit))}
+			pbs.FormatDuration(limit)))
 }
 
 // shortAdvice is for subjobs that hardly take longer than their start.
@@ -127,7 +127,7 @@ func (a *Array) frequentAdvice() []Advice {
 				continue
 			}
 			if seen[key]++; seen[key] == 1 {
-				kinds = append(kinds, Advice{Try: advice.Try, Text: advice.Text})
+				kinds = append(kinds, try(advice.Try, advice.Text))
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (r *Report) gpuAdvice() Advice {
 	case unused == all:
 		return Advice{Text: fmt.Sprintf("never used: all %d GPUs", all)}
 	case len(r.Hosts) == 1 && resource != "":
-		return Advice{fmt.Sprintf("%s=%d", resource, all-unused), fmt.Sprintf("never used: %d of %d GPUs", unused, all)}
+		return try(fmt.Sprintf("%s=%d", resource, all-unused), fmt.Sprintf("never used: %d of %d GPUs", unused, all))
 	}
 	return Advice{Text: fmt.Sprintf("never used: %d of %d GPUs", unused, all)}
 }

@@ -169,7 +169,8 @@ func printables(texts []string) []string {
 func printableAdvice(list []Advice) []Advice {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i] = Advice{printable(list[i].Try), printable(list[i].Text)}
+		a := &list[i]
+		a.Try, a.Text, a.Link = printable(a.Try), printable(a.Text), printable(a.Link)
 	}
 	return list
 }

@@ -49,7 +49,7 @@ func (r *Report) oomAdvice(t totals) Advice {
 			text += fmt.Sprintf("; %s were in use half-way", asUsed(before))
 		}
 	}
-	return Advice{"mem=" + asSize(rounded(ask)) + r.eachHost(), text}
+	return try("mem="+asSize(rounded(ask))+r.eachHost(), text)
 }
 
 // eachHost is the end of a request that is meant per host.
@@ -107,8 +107,8 @@ func (r *Report) memAdvice() Advice {
 	if most >= lowMem || limit-ask < spareMem {
 		return Advice{}
 	}
-	return Advice{"mem=" + asSize(ask) + r.eachHost(),
-		fmt.Sprintf("the peak was %s of %s", asUsed(peak), asSize(limit))}
+	return try("mem="+asSize(ask)+r.eachHost(),
+		fmt.Sprintf("the peak was %s of %s", asUsed(peak), asSize(limit)))
 }
 
 // rounded rounds bytes up to whole mb, from 1gb on to whole gb.

@@ -111,10 +111,12 @@ func (r *Report) complete() {
 }
 
 // conclude derives from the facts what they mean: the imbalance of hosts, the outcome and advice.
+// Advice of the site stays.
 func (r *Report) conclude() {
 	r.Imbalance = imbalance(r.Hosts)
 	r.Outcome = r.outcome()
-	r.Advice = r.advice()
+	site := slices.DeleteFunc(slices.Clone(r.Advice), func(a Advice) bool { return !a.Site })
+	r.Advice = append(r.advice(), site...)
 	r.Notes = append(r.Notes, texts(r.Advice)...)
 }
 

@@ -25,9 +25,9 @@ func (r *Report) timeoutAdvice(t totals) Advice {
 		return Advice{Text: fmt.Sprintf("no cpu was busy after %s: the job may have waited for something that did not "+
 			"come", since.Format(time.TimeOnly))}
 	}
-	return Advice{"walltime=" + pbs.FormatDuration(wholeMinutes(time.Duration(moreTime*float64(*t.wallLimit)))),
+	return try("walltime="+pbs.FormatDuration(wholeMinutes(time.Duration(moreTime*float64(*t.wallLimit)))),
 		fmt.Sprintf("walltime=%s was too short; walltime_signal warns a program that can save its state",
-			pbs.FormatDuration(*t.wallLimit))}
+			pbs.FormatDuration(*t.wallLimit)))
 }
 
 // walltimeAdvice is for a job that completed long before its walltime was over.
@@ -40,9 +40,9 @@ func (r *Report) walltimeAdvice(t totals) Advice {
 	if part >= lowTime || *t.wallLimit-ask < spareTime {
 		return Advice{}
 	}
-	return Advice{"walltime=" + pbs.FormatDuration(ask),
+	return try("walltime="+pbs.FormatDuration(ask),
 		fmt.Sprintf("the job used %.0f%% of %s; a shorter one may start sooner", 100*part,
-			pbs.FormatDuration(*t.wallLimit))}
+			pbs.FormatDuration(*t.wallLimit)))
 }
 
 // wholeMinutes rounds up to 5 minutes, from two hours on to 15.

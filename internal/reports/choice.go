@@ -47,6 +47,16 @@ func (c choice) hasDay(day string) bool {
 	return err == nil && begin.Add(24*time.Hour).After(c.Since) && (c.Until.IsZero() || begin.Before(c.Until))
 }
 
+// inName returns a text that the names of all reports that the query can match contain. Most names
+// of a node need no more than that.
+func (c choice) inName() string {
+	if c.Array == "" {
+		return ""
+	}
+	number, _, _ := strings.Cut(c.Array, "[")
+	return "." + number + "["
+}
+
 // has reports whether the query can match the report with that name.
 func (c choice) has(n Name) bool {
 	switch {
