@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -147,6 +149,21 @@ func TestHTMLOfHostileNamesHasTheElementsOfOthers(t *testing.T) {
 		if !strings.Contains(linked.String(), `<a href="jobs/`) || strings.Contains(linked.String(), `"jobs/<`) {
 			t.Errorf("%q: %s", name, linked.String())
 		}
+	}
+}
+
+// Memory ends a job when it is used up. Busy cpus are what the job asked them for.
+func TestBarsOfMemoryAreRedAboveNineTenths(t *testing.T) {
+	for _, tt := range []struct {
+		cput float64
+		mem  int64
+		want int // red bars
+	}{{28800, 9 << 30, 0}, {28800, 143 << 30 / 10, 0}, {28800, 145 << 30 / 10, 1}, {100, 16 << 30, 1}} {
+		r := fromRecord(caseRecord("1.srv", "x", func(r *jobstate.Record) {
+			r.Hosts["n1"] = caseHost(tt.cput, tt.mem)
+		}), begun.Add(time.Hour))
+		document := htmlOf(t, r)
+		must.Equal(t, fmt.Sprint(tt), tt.want, strings.Count(document, `class="bar bad"`))
 	}
 }
 

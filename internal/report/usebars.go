@@ -100,12 +100,12 @@ func (t totals) memBar() *bar {
 	if !ok {
 		return nil
 	}
-	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", size(*t.mem), size(*t.memLimit))}
+	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", size(*t.mem), size(*t.memLimit)), limits: true}
 }
 
 // hostMemory is the bar of one host's memory.
 func (t totals) hostMemory(h *hostapi.HostUsage) bar {
-	b := bar{amount: "not known"}
+	b := bar{amount: "not known", limits: true}
 	if h.MemBytes != nil {
 		b.amount = size(*h.MemBytes)
 		if h.MemLimitBytes != nil {
