@@ -65,6 +65,8 @@ var figures = []replacement{
 	{regexp.MustCompile(`(>|most |[^ft] )\d+(\.\d+)? [KMG]iB\b`), "${1}SIZE"},
 	{regexp.MustCompile(`(; |peak was |^mem=|try mem=)\d+mb`), "${1}#mb"},
 	{regexp.MustCompile(`(requested, )\d+%`), "${1}#%"},
+	{regexp.MustCompile(`\d+ (s|min) mean`), "# mean"},
+	{regexp.MustCompile(`most in \d+ (s|min)`), "most in #"},
 }
 
 func replaced(text string, by []replacement) string {
@@ -107,7 +109,7 @@ var drawings = []replacement{
 	{regexp.MustCompile(`(<text x="-8" y="\d+" text-anchor="end">)[^<]*`), "$1#"},
 	{regexp.MustCompile(`( x2="100%") y1="[^"]+" y2="[^"]+"(/><text class="limit" x="100%") y="[^"]+"`), "$1$2"},
 	{regexp.MustCompile(`( d=)"M[^"]+"`), `$1"M#"`},
-	{regexp.MustCompile(`<i>[\d.]+( \w+)? peak</i>`), "<i># peak</i>"},
+	{regexp.MustCompile(`<i>[\d.]+( \w+)? (peak|at most)</i>`), "<i># $2</i>"},
 }
 
 func htmlShape(text string) (string, error) { return replaced(replaced(text, drawings), figures), nil }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -24,6 +25,8 @@ type chartLine struct {
 	name   string
 	times  []int64
 	values hostapi.Column
+	gauge  bool     // a value is the greatest since the previous one, not the mean
+	peak   *float64 // the greatest value that was ever measured; nil: that of the line
 }
 
 // measure is a quantity that is measured over time.
@@ -82,6 +85,7 @@ func (r *Report) charts() []chart {
 			p := chart{measure: m, limit: limit}
 			for _, c := range m.columns {
 				p.add(c.text, r.Hosts[hosts[0]].Series, c.name)
+				p.setPeak(r.Hosts[hosts[0]], c.name)
 			}
 			list = append(list, p)
 			continue
@@ -96,6 +100,7 @@ func (r *Report) charts() []chart {
 			}
 			for _, host := range hosts {
 				p.add(host, r.Hosts[host].Series, c.name)
+				p.setPeak(r.Hosts[host], c.name)
 			}
 			list = append(list, p)
 		}
@@ -141,7 +146,57 @@ func (c *chart) add(name string, s *hostapi.Series, column string) {
 	if s == nil || s.Columns[column] == nil || s.Check() != nil {
 		return
 	}
-	c.lines = append(c.lines, chartLine{name, s.Times, s.Columns[column]})
+	c.lines = append(c.lines, chartLine{name: name, times: s.Times, values: s.Columns[column],
+		gauge: series.IsGauge(column)})
+}
+
+// setPeak gives the last line of memory the peak that its host measured: between two points there
+// are samples that the series does not have.
+func (c *chart) setPeak(h *hostapi.HostUsage, column string) {
+	if column == hostapi.ColumnRSSBytes && h.MemBytes != nil && len(c.lines) > 0 {
+		c.lines[len(c.lines)-1].peak = new(float64(*h.MemBytes))
+	}
+}
+
+// meaning says what a point of the chart is: "30 s mean".
+func (c chart) meaning() string {
+	if len(c.lines) == 0 {
+		return ""
+	}
+	return meaning(c.lines[0].times, c.lines[0].gauge)
+}
+
+// meaning says what a value at these times is.
+func meaning(times []int64, gauge bool) string {
+	step := stepOf(times)
+	switch {
+	case step == 0:
+		return ""
+	case gauge:
+		return "most in " + stepText(step)
+	}
+	return stepText(step) + " mean"
+}
+
+// stepOf returns the usual distance of two points, in seconds; 0 if there are none.
+func stepOf(times []int64) int64 {
+	var steps []int64
+	for i := 1; i < len(times); i++ {
+		steps = append(steps, times[i]-times[i-1])
+	}
+	if len(steps) == 0 {
+		return 0
+	}
+	slices.Sort(steps)
+	return steps[len(steps)/2]
+}
+
+// stepText is short, to fit beside a title: "30 s", "5 min".
+func stepText(seconds int64) string {
+	if seconds < 120 {
+		return fmt.Sprintf("%d s", seconds)
+	}
+	return fmt.Sprintf("%d min", (seconds+30)/60)
 }
 
 // most returns the greatest value of a line; NaN if none was measured.

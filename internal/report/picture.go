@@ -19,6 +19,7 @@ const (
 // picture is a chart as the template document.html draws it.
 type picture struct {
 	Title  string
+	Of     string // what a point of a line is
 	Lines  []pictureLine
 	Limit  *pictureMark
 	Rows   []pictureMark // of the value axis
@@ -48,7 +49,7 @@ func (c chart) draw(from, to time.Time) picture {
 		most = max(most, *c.limit)
 	}
 	top := c.unit.top(most)
-	pic := picture{Title: printable(c.title), Filled: len(c.lines) == 1 || c.title == "Memory"}
+	pic := picture{Title: printable(c.title), Of: c.meaning(), Filled: len(c.lines) == 1 || c.title == "Memory"}
 	pic.Rows = []pictureMark{beside(1, c.unit.text(top)), beside(0.5, c.unit.text(top/2)), beside(0, "0")}
 	if c.limit != nil {
 		at := downTo(*c.limit / top)
@@ -60,7 +61,14 @@ func (c chart) draw(from, to time.Time) picture {
 	for i, l := range c.lines {
 		line := pictureLine{Class: "l" + strconv.Itoa(i+1), Name: printable(l.name), Most: "not measured"}
 		if v := l.most(); !math.IsNaN(v) {
-			line.Most = c.unit.text(v) + " peak"
+			switch {
+			case l.peak != nil:
+				line.Most = c.unit.text(max(v, *l.peak)) + " peak"
+			case l.gauge:
+				line.Most = c.unit.text(v) + " peak"
+			default:
+				line.Most = c.unit.text(v) + " at most"
+			}
 		}
 		line.Path, line.Low = l.paths(from.Unix(), to.Unix(), top)
 		pic.Lines = append(pic.Lines, line)

@@ -59,8 +59,9 @@ func (r *Report) writePlots(p *page) {
 	if first.Format(dayLayout) != last.Format(dayLayout) {
 		layout = "2006-01-02 15:04"
 	}
-	p.line("Over time", "%s to %s, %s a character", first.Format(layout), last.Format(layout),
-		clock(time.Duration(float64(to-from)/float64(cells)*float64(time.Second))))
+	p.line("Over time", "%s to %s, %s a character; cpus are %ss", first.Format(layout), last.Format(layout),
+		clock(time.Duration(float64(to-from)/float64(cells)*float64(time.Second))),
+		meaning(plots[0].series.Times, false))
 	for _, l := range plots {
 		p.plot(l, series.Spread(l.series, l.column, from, to, cells))
 	}
@@ -152,6 +153,9 @@ func (r *Report) plots() []plot {
 			limit = float64(*h.MemLimitBytes)
 		}
 		memory = append(memory, of("memory", hostapi.ColumnRSSBytes, limit, limit/8, func(most float64) string {
+			if h.MemBytes != nil { // no series has every sample
+				most = max(most, float64(*h.MemBytes))
+			}
 			if limit == 0 {
 				return "most " + size(most)
 			}
