@@ -104,7 +104,7 @@ type reportDocument struct {
 	Advice                     []Advice
 	Rows                       []documentRow
 	Pictures                   []picture
-	Spread                     string // which of many hosts the pictures show
+	Spread                     string // what the lines are if there are many hosts
 	Notes, Kernel              []string
 }
 
@@ -138,11 +138,8 @@ func (r *Report) document(heading string) *reportDocument {
 	for _, c := range charts {
 		d.Pictures = append(d.Pictures, c.draw(from, to))
 	}
-	if shown := len(r.spreadHosts()); shown > 0 && shown < len(r.Hosts) {
-		d.Spread = fmt.Sprintf("%d of %d hosts", shown, len(r.Hosts))
-		if shown == mostLines {
-			d.Spread += ", from the one that used least cpu time to the one that used most"
-		}
+	if n := len(r.withSeries()); n > mostLines {
+		d.Spread = fmt.Sprintf("The lines are the greatest, the median and the least of %d hosts at each time.", n)
 	}
 	return d
 }

@@ -65,8 +65,8 @@ func (r *Report) writePlots(p *page) {
 	for _, l := range plots {
 		p.plot(l, series.Spread(l.series, l.column, from, to, cells))
 	}
-	if more := len(r.Hosts) - mostPlotted; more > 0 {
-		fmt.Fprintf(p, "  %s more\n", count(int64(more), "host", "hosts"))
+	if n := len(r.withSeries()); n > mostPlotted {
+		fmt.Fprintf(p, "  max, median and min of %d hosts at each time\n", n)
 	}
 }
 
@@ -130,13 +130,12 @@ func (r *Report) span(plots []plot) (from, to int64, ok bool) {
 
 // plots returns all possible lines, with hosts to compare below each other.
 func (r *Report) plots() []plot {
-	hosts := r.plottedHosts()
+	hosts := r.drawn(mostPlotted)
 	var cpu, memory, rest []plot
-	for _, host := range hosts {
-		h := r.Hosts[host]
+	for _, h := range hosts {
 		of := func(what, column string, full, least float64, amount func(float64) string) plot {
 			if len(r.Hosts) > 1 {
-				what += " " + host
+				what += " " + h.name
 			}
 			return plot{label: what, series: h.Series, column: column, full: full, least: least, amount: amount}
 		}
@@ -183,25 +182,4 @@ func (r *Report) gpuPlots() []plot {
 			amount: func(most float64) string { return fmt.Sprintf("most %.0f%%", most) }})
 	}
 	return plots
-}
-
-// plottedHosts returns all hosts if there are few. If there are more, hosts whose cpu usage stands
-// out come first.
-func (r *Report) plottedHosts() []string {
-	hosts := r.hostNames()
-	if len(hosts) <= mostPlotted {
-		return hosts
-	}
-	shown := outstanding(r.hostBars(r.totals().hostCPU))
-	var first, others []string
-	for i, host := range hosts {
-		if shown[i] {
-			first = append(first, host)
-		} else {
-			others = append(others, host)
-		}
-	}
-	chosen := slices.Concat(first, others)[:mostPlotted]
-	slices.Sort(chosen)
-	return chosen
 }
