@@ -16,6 +16,9 @@ const (
 	downParts     = 100.0
 )
 
+// seriesRounding is how much a value of a series may be too great by rounding.
+const seriesRounding = 0.001
+
 // picture is a chart as the template document.html draws it.
 type picture struct {
 	Title  string
@@ -45,8 +48,8 @@ type pictureMark struct {
 // draw makes the picture of a chart. from and to are the same for all charts of a report.
 func (c chart) draw(from, to time.Time) picture {
 	most := c.most()
-	if c.limit != nil {
-		most = max(most, *c.limit)
+	if c.limit != nil && !(most > *c.limit*(1+seriesRounding)) {
+		most = *c.limit
 	}
 	top := c.unit.top(most)
 	pic := picture{Title: printable(c.title), Of: c.meaning(), Filled: len(c.lines) == 1 || c.title == "Memory"}
