@@ -91,11 +91,13 @@ func TestAdviceOnWalltime(t *testing.T) {
 func TestTextHasAdviceFirstAndTheKernelLast(t *testing.T) {
 	r := fromRecord(caseRecord("1.srv", "x", func(r *jobstate.Record) {
 		r.Hosts["n1"].OOMKills, r.ExitStatus = ptr(int64(1)), ptr(137)
+		r.Diag = map[string]string{"n1": "Cgroup mem limit exceeded"}
 		r.Notes = []string{"Cgroup mem limit exceeded: Killed process 7 (x)", "warned", "later", "no time"}
 		r.NoteTimes = []time.Time{begun.Add(time.Minute), begun.Add(2 * time.Minute), begun.Add(26 * time.Hour)}
 	}), begun.Add(time.Hour))
 	rest := textOf(t, r)
-	for _, line := range []string{"Outcome   out of memory: ", "\nAdvice    try mem=24gb: ", "\nMemory ",
+	for _, line := range []string{"Outcome   out of memory: ",
+		"\n          n1: Cgroup mem limit exceeded\nAdvice    try mem=24gb: ", "\nMemory ",
 		"\nNotes     12:02:00  warned\n          03-02 14:00:00  later\n          no time\n",
 		"Kernel    12:01:00  Cgroup mem limit exceeded: Killed process 7 (x)\n"} {
 		_, after, found := strings.Cut(rest, line)

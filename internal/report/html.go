@@ -118,6 +118,7 @@ func (h HTML) WriteReport(w io.Writer, r *Report) error {
 
 func (r *Report) document(heading string) *reportDocument {
 	var facts documentSheet
+	r.writeMessages(&facts)
 	r.writeFacts(&facts)
 	outcome := r.outcome()
 	notes, kernel := r.remarks()

@@ -32,6 +32,7 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 	}
 	p.line(state, "%s", r.outcome())
 	p.style = Plain
+	r.writeMessages(p)
 	for i, a := range r.Advice {
 		p.line(labelled("Advice", i), "%s", a)
 	}
@@ -60,7 +61,6 @@ func labelled(label string, i int) string {
 // writeFacts writes the facts about the job other than its identity, its state and its notes.
 func (r *Report) writeFacts(p sheet) {
 	t := r.totals()
-	r.writeMessages(p)
 	r.writeRequest(p)
 	r.writeTimes(p, t)
 	if !r.NotStarted {
