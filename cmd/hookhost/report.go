@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"slices"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
-	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -31,7 +29,7 @@ type reportOptions struct {
 func (c *cli) reportCommand() *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
-		Use: "report [JOB... | ARRAY | FILE...]", Args: nArgs(0, -1),
+		Use: "report [JOB... | FILE...]", Args: nArgs(0, -1),
 		Short: "Show what jobs used, live or finished",
 		Long: `Show what jobs used on each of their hosts, while they run and after they have
 ended. Users other than root see only their own jobs, and only from the daemon.
@@ -44,11 +42,6 @@ FILEs are joined into one report, without a daemon. They contain the output of
 own file, the rest from the mother superior's. A FILE is - for standard input,
 a name with a / in it, or a name that ends in .json or .json.gz. Any other
 argument is a JOB. One FILE may contain several reports.
-
-ARRAY is the id of a job array, such as 12[]. The formats text and html
-summarize the subjobs whose reports this host has. The other formats have the
-report of each subjob. FILEs with reports of several subjobs of one array are
-summarized, too.
 
 Without JOB, the text format is a table of the newest jobs, with running jobs
 first. The other formats list every finished job, oldest first. csv also lists
@@ -64,10 +57,7 @@ set HOOKHOST_STATE). A job may be in several:
   ok           ended with exit status 0
   failed       ended with another exit status, or with an unknown one
   killed       ended by a signal
-  oom          ended after it, or processes of it, were killed: no memory left
-  timeout      ended because its walltime was over
-  cancelled    ended on request: qdel, qrerun, preemption
-  node_failure ended because one of its hosts failed
+  oom          ended after the kernel killed processes: memory ran out
   not_started  none of its programs ran
 
 Times for --since and --until. Running jobs are included with --since and
@@ -84,7 +74,6 @@ also 1 if some reports are damaged. The others are shown, and standard error
 names the damaged files.`,
 		Example: `  hookhost report 12
   for h in n1 n2; do ssh $h hookhost report --json 12; done | hookhost report -
-  hookhost report '12[]'
   hookhost report -u alice --since 3d --state failed
   hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
   hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes`,
@@ -96,8 +85,6 @@ names the damaged files.`,
 			var err error
 			if len(args) > 0 && isFile(args[0]) {
 				err = joinReports(cmd, args, &o, out)
-			} else if len(args) > 0 && pbs.IsArray(args[0]) {
-				err = c.reportArray(cmd, args[0], &o, out)
 			} else if len(args) > 0 {
 				err = c.reportJobs(cmd.Context(), args, &o, out)
 			} else {
@@ -116,23 +103,19 @@ names the damaged files.`,
 
 // formatOf returns the format, for JOBs or for a list.
 func (o *reportOptions) formatOf(jobs bool) (report.Format, error) {
+	to := stdout
+	if o.output != "" {
+		to = nil
+	}
 	switch {
 	case o.format == "csv":
 		return o.list.CSV(), nil
 	case o.format == "text" && !jobs:
 		list := o.list
-		list.Width = columnsOf(o.terminal())
+		list.Width = columnsOf(to)
 		return list.Table(time.Now()), nil
 	}
-	return formatNamed(o.format, o.terminal())
-}
-
-// terminal returns what may be a terminal: standard output, unless the report is written to a file.
-func (o *reportOptions) terminal() io.Writer {
-	if o.output != "" {
-		return nil
-	}
-	return stdout
+	return formatNamed(o.format, to)
 }
 
 // check completes the options and returns the errors in them.
@@ -149,9 +132,6 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 	for _, id := range jobs {
 		if isFile(id) != isFile(jobs[0]) {
 			return fmt.Errorf("%s and %s: a JOB and a FILE cannot be shown together", jobs[0], id)
-		}
-		if pbs.IsArray(id) && len(jobs) > 1 {
-			return fmt.Errorf("%s: a job array is shown alone", id)
 		}
 	}
 	return o.listOptions.check(cmd, o.format, len(jobs) > 0)

@@ -98,8 +98,18 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 	if table && filter.Limit > 0 {
 		filter.Limit++ // shows whether there are more
 	}
-	var errs []error
-	reports := c.selected(ctx, filter, func(err error) { errs = append(errs, err) })
+	var failed error
+	var unread []error
+	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
+		failed = c.findReports(ctx, filter, func(text json.RawMessage) bool {
+			r, err := report.FromArchive(text)
+			if err != nil {
+				unread = append(unread, err)
+				return true
+			}
+			return yield(r)
+		})
+	})
 	if filter.Limit > 0 && !table { // they arrive newest first
 		newest := slices.Collect(reports)
 		slices.Reverse(newest)
@@ -107,29 +117,11 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 	}
 	begun, stop, some := begin(reports)
 	defer stop()
-	if !some && len(errs) > 0 {
-		return errors.Join(errs...)
+	if !some && (failed != nil || len(unread) > 0) {
+		return errors.Join(append(unread, failed)...)
 	}
 	err = f(out, begun)
-	return errors.Join(append(errs, err)...)
-}
-
-// selected yields the reports that the filter selects. It calls fail for each report that cannot be
-// read, and if the search fails.
-func (c *cli) selected(ctx context.Context, f report.Filter, fail func(error)) iter.Seq[*report.Report] {
-	return func(yield func(*report.Report) bool) {
-		err := c.findReports(ctx, f, func(text json.RawMessage) bool {
-			r, err := report.FromArchive(text)
-			if err != nil {
-				fail(err)
-				return true
-			}
-			return yield(r)
-		})
-		if err != nil {
-			fail(err)
-		}
-	}
+	return errors.Join(append(append(unread, failed), err)...)
 }
 
 // findReports asks the daemon, which knows the live jobs. If none runs, root reads the files.

@@ -83,7 +83,6 @@ func open(o *Options) (*daemon, error) {
 		node: node, state: o.State, clock: clock, store: store, tree: tree, log: log,
 		present: d.meter.Present, started: make(chan struct{}),
 	}
-	d.jobs.siteAdvice = d.conf.siteAdvice
 	d.jobs.reports = o.OpenReports(d.conf.reportBounds, func(err error) { log.Error(err) })
 	d.leftovers = &leftovers{
 		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime,
@@ -113,7 +112,7 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 		StartTimeout: time.Duration(cfg.Host.Start), Ended: d.leftovers.jobEnded,
 		PBSHas: d.mom.has, PBSStarts: d.mom.starts,
 		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,
-		Observer: d.metrics, SiteAdvice: d.conf.siteAdvice,
+		Observer: d.metrics,
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin"
-	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
@@ -50,8 +49,6 @@ type Options struct {
 	Observer  Observer
 	// Ended is called when a job's record is gone. It must not wait.
 	Ended func()
-	// SiteAdvice returns the site's advice for the reports of jobs that end.
-	SiteAdvice func() []report.Rule
 	// SisterUsage is called at the epilogue of a job of pbs_mom. It returns the job's usage of each
 	// of its sisters.
 	SisterUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage

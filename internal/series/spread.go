@@ -2,6 +2,7 @@ package series
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -15,7 +16,7 @@ func Spread(s *hostapi.Series, column string, from, to int64, n int) []float64 {
 		return values
 	}
 	weights := make([]float64, n)
-	gauge := IsGauge(column)
+	gauge := slices.Contains(gauges, column)
 	width := float64(to-from) / float64(n)
 	for i, value := range s.Columns[column] {
 		if math.IsNaN(value) {
