@@ -80,7 +80,7 @@ var edges = map[string][]string{
 		"internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
-	"internal/openpbs": {"hostapi", "internal/pbs"},
+	"internal/openpbs": {"hostapi", "internal/pbs", "internal/usage"},
 
 	"internal/settings": {"integrations/openpbs", "internal/config", "internal/disk", "internal/nodestate",
 		"internal/pbs", "internal/plugin"},
