@@ -111,14 +111,15 @@ var edges = map[string][]string{
 	"integrations/openpbs":       {"hostapi", "internal/disk"},
 	"integrations/openpbs/table": {},
 	"integrations/openpbs/qmgr":  {"integrations/openpbs", "internal/pbs"},
+	"integrations/openpbs/qstat": {"internal/pbs"},
 
 	"cmd/nvml":       {"internal/inventory"},
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
 	"cmd/hookhost": {"hostapi", "hostapi/examples", "integrations/openpbs", "integrations/openpbs/qmgr",
-		"internal/api", "internal/config", "internal/conformance", "internal/daemon", "internal/doctor",
-		"internal/mom", "internal/openpbs",
+		"integrations/openpbs/qstat", "internal/api", "internal/config", "internal/conformance", "internal/daemon",
+		"internal/doctor", "internal/mom", "internal/openpbs",
 		"internal/pam", "internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
 		"internal/reports", "internal/settings", "internal/spelling", "internal/tm", "internal/top", "internal/web"},
 }

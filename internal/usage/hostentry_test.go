@@ -80,9 +80,10 @@ func TestHostEntryIsBounded(t *testing.T) {
 func TestHostUsageOfAThousandHostsIsSmall(t *testing.T) {
 	for gpus, most := range map[int]int{0: 180_000, 8: 400_000} {
 		h := &hostapi.HostUsage{CPUTSeconds: ptr(1234567.8), MemBytes: ptr(int64(200 << 30)),
-			CgroupPeakBytes: ptr(int64(210 << 30)), VmemBytes: ptr(int64(210 << 30)), MemLimitBytes: ptr(int64(256 << 30)),
-			OOMKills: ptr(int64(0)), ThrottledSeconds: ptr(0.0), Pressure: &hostapi.Pressure{CPUSome: ptr(12345.6),
-				MemorySome: ptr(0.0), MemoryFull: ptr(0.0), IOSome: ptr(123.4)},
+			CgroupPeakBytes: ptr(int64(210 << 30)), VmemBytes: ptr(int64(210 << 30)),
+			MemLimitBytes: ptr(int64(256 << 30)), OOMKills: ptr(int64(0)), ThrottledSeconds: ptr(0.0),
+			Pressure: &hostapi.Pressure{CPUSome: ptr(12345.6), MemorySome: ptr(0.0), MemoryFull: ptr(0.0),
+				IOSome: ptr(123.4)},
 			Devices: busiest(gpus).Devices}
 		var all []string
 		for i := range 1000 {

@@ -56,7 +56,8 @@ func TestFiguresOfEachHostReachQstatAndAccounting(t *testing.T) {
 			}
 			for host, mem := range tt.mem {
 				u := hosts[host]
-				if u == nil || u.CPUTSeconds == nil || u.MemBytes == nil || u.MemLimitBytes == nil || u.OOMKills == nil {
+				if u == nil || u.CPUTSeconds == nil || u.MemBytes == nil || u.MemLimitBytes == nil ||
+					u.OOMKills == nil {
 					t.Fatalf("host_usage %s", inQstat)
 				}
 				if mb := *u.MemBytes >> 20; *u.CPUTSeconds < 1.2 || mb < mem || mb > mem+20 || *u.MemLimitBytes == 0 {
