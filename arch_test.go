@@ -46,7 +46,7 @@ var edges = map[string][]string{
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
 	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
-		"internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/mom",
+		"internal/delivery", "internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/mom",
 		"internal/nodestate", "internal/openpbs", "internal/pbs", "internal/plugin", "internal/proc",
 		"internal/metrics", "internal/pam", "internal/report", "internal/reports", "internal/settings",
 		"internal/systemd"},
@@ -60,6 +60,8 @@ var edges = map[string][]string{
 	"internal/report": {"hostapi", "internal/jobstate", "internal/pbs", "internal/series", "internal/spelling",
 		"internal/usage"},
 	"internal/reports": {"hostapi", "internal/disk", "internal/passwd", "internal/pbs", "internal/report",
+		"internal/series"},
+	"internal/delivery": {"internal/disk", "internal/plugin", "internal/proc", "internal/report",
 		"internal/series"},
 	"internal/plugin": {"hostapi", "internal/disk", "internal/passwd", "internal/spelling"},
 	"internal/passwd": {},
@@ -88,7 +90,7 @@ var edges = map[string][]string{
 	"internal/pbscgroups": {"internal/config"},
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
-		"internal/config", "internal/devfilter", "internal/disk", "internal/inventory",
+		"internal/config", "internal/delivery", "internal/devfilter", "internal/disk", "internal/inventory",
 		"internal/kernfs", "internal/mountns", "internal/openpbs", "internal/pam", "internal/pbs", "internal/placement",
 		"internal/plugin", "internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
 
