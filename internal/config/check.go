@@ -122,6 +122,7 @@ func (f *File) check() error {
 			f.Series.Interval == 0 || f.Series.Interval >= Duration(time.Second), "0s for none, or 1s or more"},
 		between("reports.keep", f.Reports.Keep, time.Hour, 10*366*day),
 		rule{"reports.keep_size", f.Reports.KeepSize, f.Reports.KeepSize >= 1<<20, "1mb or more"},
+		oneOf("reports.job_stderr", f.Reports.JobStderr, `empty or summary`, "", "summary"),
 		cleanPath("reports.directory", f.Reports.Directory),
 		cleanPath("reports.command", f.Reports.Command),
 		cleanPath("openpbs.home", f.OpenPBS.Home),

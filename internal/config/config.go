@@ -221,8 +221,9 @@ type Series struct {
 type Reports struct {
 	Keep      Duration `toml:"keep" json:"keep"`
 	KeepSize  pbs.Size `toml:"keep_size" json:"keep_size"`
-	Directory string   `toml:"directory" json:"directory"` // "": none
-	Command   string   `toml:"command" json:"command"`     // "": none
+	JobStderr string   `toml:"job_stderr" json:"job_stderr"` // "" or "summary"
+	Directory string   `toml:"directory" json:"directory"`   // "": none
+	Command   string   `toml:"command" json:"command"`       // "": none
 }
 
 // Placing configures a controller in which a job has a cgroup without limits.
