@@ -229,7 +229,8 @@ func (c *cli) reportNamed(ctx context.Context, given string, ofPBS bool) (*repor
 	case errors.Is(err, api.ErrNotFound):
 		return nil, err
 	}
-	return nil, fmt.Errorf("job %s: %w; nor can PBS be asked: %w", given, err, asked)
+	const text = "job %s: %w (systemctl start hookhost), and PBS cannot be asked: %w"
+	return nil, fmt.Errorf(text, given, api.ErrNoHost, asked)
 }
 
 // reportHere returns the report that this host has of the job that an argument means. The argument
