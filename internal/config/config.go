@@ -217,13 +217,10 @@ type Series struct {
 	Interval Duration `toml:"interval" json:"interval"`
 }
 
-// Reports configures how many reports of finished jobs are kept, and who else gets them.
+// Reports configures how many reports of finished jobs are kept.
 type Reports struct {
-	Keep      Duration `toml:"keep" json:"keep"`
-	KeepSize  pbs.Size `toml:"keep_size" json:"keep_size"`
-	JobStderr string   `toml:"job_stderr" json:"job_stderr"` // "" or "summary"
-	Directory string   `toml:"directory" json:"directory"`   // "": none
-	Command   string   `toml:"command" json:"command"`       // "": none
+	Keep     Duration `toml:"keep" json:"keep"`
+	KeepSize pbs.Size `toml:"keep_size" json:"keep_size"`
 }
 
 // Placing configures a controller in which a job has a cgroup without limits.
