@@ -33,7 +33,7 @@ programs:
 	$(BUILD) -o bin/openpbs/pbs_python ./cmd/pbs-python
 	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
 
-man: programs # manual pages into bin/man, and what shells need to complete commands into bin/completion
+man: programs ## write the manual pages into bin/man, and what shells need to complete commands into bin/completion
 	@rm -rf bin/man
 	CGO_ENABLED=0 $(GO) run -trimpath -tags 'grpcnotrace man' -ldflags '$(LINK)' ./cmd/hookhost man bin/man
 	@mkdir -p bin/completion
