@@ -46,7 +46,7 @@ var edges = map[string][]string{
 	"internal/proc":      {"hostapi", "internal/kernfs"},
 	"internal/systemd":   {},
 	"internal/daemon": {"hostapi", "integrations/openpbs", "internal/api", "internal/cgroup", "internal/config",
-		"internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/mom",
+		"internal/delivery", "internal/disk", "internal/host", "internal/jobstate", "internal/kernfs", "internal/mom",
 		"internal/nodestate", "internal/openpbs", "internal/pbs", "internal/plugin", "internal/proc",
 		"internal/metrics", "internal/pam", "internal/report", "internal/reports", "internal/settings",
 		"internal/systemd"},
@@ -60,6 +60,8 @@ var edges = map[string][]string{
 	"internal/report": {"hostapi", "internal/jobstate", "internal/pbs", "internal/series", "internal/spelling",
 		"internal/usage"},
 	"internal/reports": {"hostapi", "internal/disk", "internal/passwd", "internal/pbs", "internal/report",
+		"internal/series"},
+	"internal/delivery": {"internal/disk", "internal/plugin", "internal/proc", "internal/report",
 		"internal/series"},
 	"internal/plugin": {"hostapi", "internal/disk", "internal/passwd", "internal/spelling"},
 	"internal/passwd": {},
@@ -80,7 +82,7 @@ var edges = map[string][]string{
 		"internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
-	"internal/openpbs": {"hostapi", "internal/pbs"},
+	"internal/openpbs": {"hostapi", "internal/pbs", "internal/usage"},
 
 	"internal/settings": {"integrations/openpbs", "internal/config", "internal/disk", "internal/nodestate",
 		"internal/pbs", "internal/plugin"},
@@ -88,7 +90,7 @@ var edges = map[string][]string{
 	"internal/pbscgroups": {"internal/config"},
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
-		"internal/config", "internal/devfilter", "internal/disk", "internal/inventory",
+		"internal/config", "internal/delivery", "internal/devfilter", "internal/disk", "internal/inventory",
 		"internal/kernfs", "internal/mountns", "internal/openpbs", "internal/pam", "internal/pbs", "internal/placement",
 		"internal/plugin", "internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
 
@@ -111,14 +113,15 @@ var edges = map[string][]string{
 	"integrations/openpbs":       {"hostapi", "internal/disk"},
 	"integrations/openpbs/table": {},
 	"integrations/openpbs/qmgr":  {"integrations/openpbs", "internal/pbs"},
+	"integrations/openpbs/qstat": {"internal/pbs"},
 
 	"cmd/nvml":       {"internal/inventory"},
 	"cmd/pbs-attach": {"internal/tinyhttp"}, // their time is start-up
 	"cmd/pbs-python": {"integrations/openpbs/table", "internal/tinyhttp"},
 
 	"cmd/hookhost": {"hostapi", "hostapi/examples", "integrations/openpbs", "integrations/openpbs/qmgr",
-		"internal/api", "internal/config", "internal/conformance", "internal/daemon", "internal/doctor",
-		"internal/mom", "internal/openpbs",
+		"integrations/openpbs/qstat", "internal/api", "internal/config", "internal/conformance", "internal/daemon",
+		"internal/doctor", "internal/mom", "internal/openpbs",
 		"internal/pam", "internal/passwd", "internal/pbs", "internal/pbscgroups", "internal/plugin", "internal/report",
 		"internal/reports", "internal/settings", "internal/spelling", "internal/tm", "internal/top", "internal/web"},
 }

@@ -117,7 +117,7 @@ func (c *cli) completeLive(cmd *cobra.Command, _ []string, _ string) ([]cobra.Co
 func (c *cli) completeJobs(
 	cmd *cobra.Command, args []string, typed string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if isFile(typed) || len(args) > 0 && isFile(args[0]) {
+	if cmd.Flags().Changed("accounting") || isFile(typed) || len(args) > 0 && isFile(args[0]) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/integrations/openpbs/qstat"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/report"
 )
@@ -24,6 +25,9 @@ type reportOptions struct {
 	listOptions
 	format, output string
 	json           bool
+	pbs            bool     // ask PBS's server, not the daemon
+	accounting     bool     // the arguments are PBS's accounting files
+	ids            []string // the jobs to show of those
 }
 
 func (c *cli) reportCommand() *cobra.Command {
@@ -37,11 +41,21 @@ ended. Users other than root see only their own jobs, and only from the daemon.
 JOB is a job's id or its beginning up to a dot (12 for 12.server), or the job's
 name. If several jobs match, the error lists them.
 
+If the daemon here does not know JOB, or none runs here, report asks PBS's
+server by qstat about a JOB's id. So it works on a login node. PBS has what the
+job used on each host, but not over time. --pbs asks PBS at once: a daemon has
+only its own host's part of a job on several hosts.
+
 FILEs are joined into one report, without a daemon. They contain the output of
 "report --json JOB" from each host of one job. A host's figures come from its
 own file, the rest from the mother superior's. A FILE is - for standard input,
 a name with a / in it, or a name that ends in .json or .json.gz. Any other
 argument is a JOB. One FILE may contain several reports.
+
+With --accounting, FILEs are the PBS server's accounting files, which may be
+compressed (.gz). Their records E and R are reports: runs of jobs that ended or
+were requeued. Options select jobs as without FILE, and --job shows the whole
+reports of a JOB.
 
 Without JOB, the text format is a table of the newest jobs, with running jobs
 first. The other formats list every finished job, oldest first. csv also lists
@@ -76,6 +90,7 @@ names the damaged files.`,
   for h in n1 n2; do ssh $h hookhost report --json 12; done | hookhost report -
   hookhost report -u alice --since 3d --state failed
   hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
+  hookhost report --accounting /var/spool/pbs/server_priv/accounting/202611*
   hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd, args); err != nil {
@@ -83,12 +98,15 @@ names the damaged files.`,
 			}
 			out := &output{path: o.output, stdout: cmd.OutOrStdout()}
 			var err error
-			if len(args) > 0 && isFile(args[0]) {
+			switch {
+			case o.accounting:
+				err = reportAccounting(cmd, args, &o, out)
+			case len(args) > 0 && isFile(args[0]):
 				err = joinReports(cmd, args, &o, out)
-			} else if len(args) > 0 {
+			case len(args) > 0:
 				err = c.reportJobs(cmd.Context(), args, &o, out)
-			} else {
-				err = c.reportList(cmd.Context(), &o, out)
+			default:
+				err = reportList(&o, out, c.foundReports(cmd.Context()))
 			}
 			return errors.Join(err, out.close(err))
 		},
@@ -97,6 +115,9 @@ names the damaged files.`,
 	f.StringVar(&o.format, "format", "text", "`FORMAT`: "+strings.Join(report.FormatNames(), ", "))
 	f.BoolVar(&o.json, "json", false, "same as --format json")
 	f.StringVar(&o.output, "output", "", "write to `FILE` instead of standard output")
+	f.BoolVar(&o.pbs, "pbs", false, "ask PBS about the JOBs, not the daemon")
+	f.BoolVar(&o.accounting, "accounting", false, "the FILEs are PBS's accounting files")
+	f.StringSliceVar(&o.ids, "job", nil, "with --accounting: show only `JOB,...`, each as a whole")
 	o.listOptions.flags(cmd)
 	return cmd
 }
@@ -129,9 +150,22 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 	if _, err := report.FormatNamed(o.format); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
+	switch {
+	case o.pbs && (o.accounting || len(jobs) == 0 || isFile(jobs[0])):
+		return errors.New("--pbs: name a JOB that PBS is to be asked about")
+	case o.accounting && len(jobs) == 0:
+		return errors.New("--accounting: name a FILE, such as PBS_HOME/server_priv/accounting/20261128")
+	case o.accounting:
+		return o.listOptions.check(cmd, o.format, len(o.ids) > 0)
+	case len(o.ids) > 0:
+		return errors.New("--job: selects from --accounting; name the JOB without it")
+	}
 	for _, id := range jobs {
 		if isFile(id) != isFile(jobs[0]) {
 			return fmt.Errorf("%s and %s: a JOB and a FILE cannot be shown together", jobs[0], id)
+		}
+		if err := hostapi.CheckJobID(id); o.pbs && err != nil {
+			return fmt.Errorf("--pbs: %w", err)
 		}
 	}
 	return o.listOptions.check(cmd, o.format, len(jobs) > 0)
@@ -146,7 +180,7 @@ func (c *cli) reportJobs(ctx context.Context, ids []string, o *reportOptions, ou
 	var errs []error
 	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
 		for _, id := range ids {
-			r, err := c.reportNamed(ctx, id)
+			r, err := c.reportNamed(ctx, id, o.pbs)
 			if err != nil {
 				errs = append(errs, err)
 			} else if !yield(r) {
@@ -177,18 +211,40 @@ func begin(reports iter.Seq[*report.Report]) (begun iter.Seq[*report.Report], st
 // mostMeant is how many jobs an error lists if an argument means several.
 const mostMeant = 8
 
-// reportNamed returns the report of the job that an argument means. The argument is the job's id,
-// its beginning up to a dot, or the job's name. If several jobs match, the error lists them, newest
-// first.
-func (c *cli) reportNamed(ctx context.Context, given string) (*report.Report, error) {
+// reportNamed returns the report of the job that an argument means. If this host does not know the
+// job, or if the caller wants that, PBS's server is asked, which knows jobs by their ids.
+func (c *cli) reportNamed(ctx context.Context, given string, ofPBS bool) (*report.Report, error) {
+	if ofPBS {
+		return c.fromPBS(ctx, given)
+	}
+	r, err := c.reportHere(ctx, given)
+	unknown := errors.Is(err, api.ErrNotFound) || errors.Is(err, api.ErrNoHost)
+	if !unknown || hostapi.CheckJobID(given) != nil {
+		return r, err
+	}
+	r, asked := c.fromPBS(ctx, given)
+	switch {
+	case !errors.Is(asked, qstat.ErrNone):
+		return r, asked
+	case errors.Is(err, api.ErrNotFound):
+		return nil, err
+	}
+	const text = "job %s: %w (systemctl start hookhost), and PBS cannot be asked: %w"
+	return nil, fmt.Errorf(text, given, api.ErrNoHost, asked)
+}
+
+// reportHere returns the report that this host has of the job that an argument means. The argument
+// is the job's id, its beginning up to a dot, or the job's name. If several jobs match, the error
+// lists them, newest first.
+func (c *cli) reportHere(ctx context.Context, given string) (*report.Report, error) {
 	f := report.Filter{Name: given, States: []string{"running", "finished"}, Limit: mostMeant + 1}
-	notFound := fmt.Errorf("job %s: %w", given, api.ErrNotFound)
+	missing := fmt.Errorf("job %s: %w", given, api.ErrNotFound)
 	if hostapi.CheckJobID(given) == nil {
 		r, err := c.reportOf(ctx, given)
-		if !errors.Is(err, api.ErrNotFound) {
+		if !errors.Is(err, api.ErrNotFound) && !errors.Is(err, api.ErrNoHost) {
 			return r, err
 		}
-		f.Name, f.Job, notFound = "", given, err
+		f.Name, f.Job, missing = "", given, err
 	}
 	var ids []string
 	err := c.findReports(ctx, f, func(text json.RawMessage) bool {
@@ -200,7 +256,7 @@ func (c *cli) reportNamed(ctx context.Context, given string) (*report.Report, er
 	})
 	switch len(ids) {
 	case 0:
-		return nil, cmp.Or(err, notFound)
+		return nil, cmp.Or(err, missing)
 	case 1:
 		return c.reportOf(ctx, ids[0])
 	case mostMeant + 1:
@@ -209,30 +265,46 @@ func (c *cli) reportNamed(ctx context.Context, given string) (*report.Report, er
 	return nil, fmt.Errorf("job %s: several match, name one by its id: %s", given, strings.Join(ids, ", "))
 }
 
-// reportOf asks the daemon. If none runs, root reads the report of a finished job.
+// reportOf asks the daemon. If none runs, root reads the report of a job that has finished here.
 func (c *cli) reportOf(ctx context.Context, id string) (*report.Report, error) {
-	client, err := api.Dial(c.Socket)
-	if err == nil {
-		defer client.Close()
-		text, err := client.Report(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		r, err := report.FromArchive(text)
+	r, err := c.fromDaemon(ctx, id)
+	if errors.Is(err, api.ErrNoHost) && os.Geteuid() == 0 {
+		last, err := c.OpenReports(nil, nil).Last(ctx, id, everybody)
 		if err != nil {
 			return nil, fmt.Errorf("report of job %s: %w", id, err)
 		}
-		return r, nil
+		if last != nil {
+			return last, nil
+		}
 	}
-	if !errors.Is(err, api.ErrNoHost) || os.Geteuid() != 0 {
+	return r, err
+}
+
+func (c *cli) fromPBS(ctx context.Context, id string) (*report.Report, error) {
+	program, err := qstat.Find(c.pbsConf)
+	if err != nil {
 		return nil, err
 	}
-	r, err := c.OpenReports(nil, nil).Last(ctx, id, everybody)
+	job, err := program.Job(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return report.FromPBS(job), nil
+}
+
+func (c *cli) fromDaemon(ctx context.Context, id string) (*report.Report, error) {
+	client, err := api.Dial(c.Socket)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	text, err := client.Report(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := report.FromArchive(text)
 	if err != nil {
 		return nil, fmt.Errorf("report of job %s: %w", id, err)
-	}
-	if r == nil {
-		return nil, fmt.Errorf("job %s: %w: no report, and no daemon runs that could know the job", id, api.ErrNotFound)
 	}
 	return r, nil
 }

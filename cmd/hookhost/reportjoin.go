@@ -41,19 +41,30 @@ func joinReports(cmd *cobra.Command, names []string, o *reportOptions, out *outp
 }
 
 func readParts(stdin io.Reader, name string) ([]report.Part, error) {
-	file, err := openInput(stdin, name)
+	in, err := openPacked(stdin, name)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	in := io.Reader(file)
-	if strings.HasSuffix(name, ".gz") {
-		if in, err = gzip.NewReader(file); err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
-	}
+	defer in.Close()
 	if name == "-" {
 		name = "standard input"
 	}
 	return report.ReadParts(in, name)
+}
+
+// openPacked is openInput, and unpacks a file whose name ends in .gz.
+func openPacked(stdin io.Reader, name string) (io.ReadCloser, error) {
+	file, err := openInput(stdin, name)
+	if err != nil || !strings.HasSuffix(name, ".gz") {
+		return file, err
+	}
+	unpacked, err := gzip.NewReader(file)
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{unpacked, file}, nil
 }

@@ -85,8 +85,12 @@ func (o *listOptions) check(cmd *cobra.Command, format string, jobs bool) error 
 	return errors.Join(o.filter.Check(), o.list.Check())
 }
 
+// findFunc calls yield with the report of each job that the filter selects, until yield returns
+// false. With a limit, reports come newest first, otherwise oldest first.
+type findFunc func(f report.Filter, yield func(*report.Report) bool) error
+
 // reportList writes the reports that the options select.
-func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) error {
+func reportList(o *reportOptions, out *output, find findFunc) error {
 	f, err := o.formatOf(false)
 	if err != nil {
 		return err
@@ -99,9 +103,26 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 		filter.Limit++ // shows whether there are more
 	}
 	var failed error
-	var unread []error
-	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
-		failed = c.findReports(ctx, filter, func(text json.RawMessage) bool {
+	reports := iter.Seq[*report.Report](func(yield func(*report.Report) bool) { failed = find(filter, yield) })
+	if filter.Limit > 0 && !table {
+		newest := slices.Collect(reports)
+		slices.Reverse(newest)
+		reports = slices.Values(newest)
+	}
+	begun, stop, some := begin(reports)
+	defer stop()
+	if !some && failed != nil {
+		return failed
+	}
+	err = f(out, begun)
+	return errors.Join(failed, err)
+}
+
+// foundReports returns the function that finds the reports of this host.
+func (c *cli) foundReports(ctx context.Context) findFunc {
+	return func(f report.Filter, yield func(*report.Report) bool) error {
+		var unread []error
+		err := c.findReports(ctx, f, func(text json.RawMessage) bool {
 			r, err := report.FromArchive(text)
 			if err != nil {
 				unread = append(unread, err)
@@ -109,19 +130,8 @@ func (c *cli) reportList(ctx context.Context, o *reportOptions, out *output) err
 			}
 			return yield(r)
 		})
-	})
-	if filter.Limit > 0 && !table { // they arrive newest first
-		newest := slices.Collect(reports)
-		slices.Reverse(newest)
-		reports = slices.Values(newest)
+		return errors.Join(append(unread, err)...)
 	}
-	begun, stop, some := begin(reports)
-	defer stop()
-	if !some && (failed != nil || len(unread) > 0) {
-		return errors.Join(append(unread, failed)...)
-	}
-	err = f(out, begun)
-	return errors.Join(append(append(unread, failed), err)...)
 }
 
 // findReports asks the daemon, which knows the live jobs. If none runs, root reads the files.
@@ -131,7 +141,8 @@ func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.
 		defer client.Close()
 		err = client.Reports(ctx, f, yield)
 	} else if os.Geteuid() != 0 {
-		return fmt.Errorf("report: users other than root need the daemon to see finished jobs: %w", err)
+		const text = "report: users other than root need the daemon to see finished jobs, or name a JOB by its id: %w"
+		return fmt.Errorf(text, err)
 	}
 	switch {
 	case os.Geteuid() == 0 && errors.Is(err, api.ErrSilent): // before the first report

@@ -17,9 +17,9 @@ func ParseResources(text string) map[string]*Resource {
 	return all
 }
 
-// diagMessages is the custom resource that hookhost's hook sets: problems in a job, by host. If the
-// server does not know one of a job's resources_used, it rejects all of them.
-const diagMessages = "diag_messages"
+// byHost are the custom resources that hookhost's hook sets: a job's problems and its usage, by
+// host. If the server does not know one of a job's resources_used, it rejects all of them.
+var byHost = []string{"diag_messages", "host_usage"}
 
 // containerResource is the custom resource with which a job names its image. Without the flag m,
 // MoM does not get it.
@@ -27,7 +27,10 @@ const containerResource = "container"
 
 // resources returns the directives that create the custom resources that r needs, by name.
 func (r Registration) resources() map[string]string {
-	create := map[string]string{diagMessages: "create resource " + diagMessages + " type = string"}
+	create := map[string]string{}
+	for _, name := range byHost {
+		create[name] = "create resource " + name + " type = string"
+	}
 	if r.Container {
 		create[containerResource] = "create resource " + containerResource + " type=string,flag=m"
 	}

@@ -2,15 +2,17 @@ package openpbs
 
 import "testing"
 
-func TestResourceIsMadeOnceOnly(t *testing.T) {
+func TestResourcesAreMadeOnceOnly(t *testing.T) {
 	const head = "#\n# Create resources and set their properties.\n#\n"
-	for list, missing := range map[string]bool{
-		"": true,
-		head + "Resource hpmem\n    type = size\n    flag = hm\n\n":                        true,
-		head + "Resource diag_messages_2\n    type = string\n\n":                           true,
-		head + "Resource hpmem\n    type = size\n\nResource diag_messages\n    type = s\n": false,
+	const diag, used = "Resource diag_messages\n    type = s\n\n", "Resource host_usage\n    type = string\n\n"
+	for list, missing := range map[string]int{
+		"": 2,
+		head + "Resource hpmem\n    type = size\n    flag = hm\n\n": 2,
+		head + "Resource diag_messages_2\n    type = string\n\n":    2,
+		head + "Resource hpmem\n    type = size\n\n" + diag:         1,
+		head + diag + used: 0,
 	} {
-		if got := Default().MakeResources(ParseResources(list)); (len(got) > 0) != missing {
+		if got := Default().MakeResources(ParseResources(list)); len(got) != missing {
 			t.Errorf("%q: %v", list, got)
 		}
 	}
@@ -23,6 +25,7 @@ func TestContainerResourceIsMadeOnRequest(t *testing.T) {
 		"Resource diag_messages\n    type = string\n\n": "create resource container type=string,flag=m",
 		"Resource container\n    type = string\n\n":     "create resource diag_messages type = string",
 	} {
+		list += "Resource host_usage\n    type = string\n\n"
 		if got := r.MakeResources(ParseResources(list)); len(got) != 1 || got[0].Directive != want {
 			t.Errorf("%q: %v, want %s", list, got, want)
 		}

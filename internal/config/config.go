@@ -217,10 +217,13 @@ type Series struct {
 	Interval Duration `toml:"interval" json:"interval"`
 }
 
-// Reports configures how many reports of finished jobs are kept.
+// Reports configures how many reports of finished jobs are kept, and who else gets them.
 type Reports struct {
-	Keep     Duration `toml:"keep" json:"keep"`
-	KeepSize pbs.Size `toml:"keep_size" json:"keep_size"`
+	Keep      Duration `toml:"keep" json:"keep"`
+	KeepSize  pbs.Size `toml:"keep_size" json:"keep_size"`
+	JobStderr string   `toml:"job_stderr" json:"job_stderr"` // "" or "summary"
+	Directory string   `toml:"directory" json:"directory"`   // "": none
+	Command   string   `toml:"command" json:"command"`       // "": none
 }
 
 // Placing configures a controller in which a job has a cgroup without limits.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/delivery"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/reports"
@@ -50,6 +51,12 @@ func (c *configuration) momHome() string {
 		return own
 	}
 	return home
+}
+
+// reportTargets returns where else reports of finished jobs go.
+func (c *configuration) reportTargets() delivery.Targets {
+	r := c.file.Load().Reports
+	return delivery.Targets{Directory: r.Directory, Command: r.Command}
 }
 
 // reportBounds returns the bounds in the configuration in force.

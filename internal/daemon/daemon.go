@@ -10,6 +10,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
+	"github.com/hookhost/hookhost/internal/delivery"
 	"github.com/hookhost/hookhost/internal/disk"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -28,6 +29,7 @@ type daemon struct {
 	jobs      *jobs
 	processes *processes
 	mom       *pbsMoM
+	delivery  *delivery.Delivery
 	leftovers *leftovers
 	refusals  *refusals
 	meter     *meter
@@ -84,6 +86,7 @@ func open(o *Options) (*daemon, error) {
 		present: d.meter.Present, started: make(chan struct{}),
 	}
 	d.jobs.reports = o.OpenReports(d.conf.reportBounds, func(err error) { log.Error(err) })
+	d.delivery = delivery.Open(d.conf.reportTargets, log)
 	d.leftovers = &leftovers{
 		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime,
 	}
@@ -110,7 +113,8 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 		Node: d.conf.node, Self: self, Registry: d.conf.registry, Store: d.jobs.store, Reports: d.jobs.reports,
 		Processes: d.processes, Log: d.log, RuntimeDir: paths.beside("sockets"), Fallback: kernel,
 		StartTimeout: time.Duration(cfg.Host.Start), Ended: d.leftovers.jobEnded,
-		PBSHas: d.mom.has, PBSStarts: d.mom.starts,
+		Finished: d.delivery.Send,
+		PBSHas:   d.mom.has, PBSStarts: d.mom.starts,
 		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,
 		Observer: d.metrics,
 	})
@@ -195,6 +199,9 @@ func (d *daemon) reconcile(ctx context.Context) {
 	}
 }
 
+// deliveryTime is how long a daemon that stops still delivers reports.
+const deliveryTime = 5 * time.Second
+
 // close stops the hooks. Jobs live on.
 func (d *daemon) close() error {
 	d.endpoint.Close()
@@ -202,5 +209,8 @@ func (d *daemon) close() error {
 	defer cancel()
 	err := d.host.Close(ctx)
 	d.jobs.reports.Close()
+	ctx, cancel = context.WithTimeout(context.Background(), deliveryTime)
+	defer cancel()
+	d.delivery.Close(ctx)
 	return err
 }

@@ -100,7 +100,7 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		changes.LogJob(req.Job.ID, "hookhost: not confined: this host is left alone, by enabled of [host]")
 	}
 	if req.Event == hostapi.EventEpilogue {
-		if err := m.appendStderr(req.Job, v.JobStderr); err != nil {
+		if err := m.appendStderr(req.Job, append(v.JobStderr, m.summary(req.Job)...)); err != nil {
 			m.log.WithField("job", req.Job.ID).Warnf("lines for the job's standard error: %v", err)
 			text := fmt.Sprintf("hookhost: lines for the standard error of job %s: %v", req.Job.ID, err)
 			changes.Log("warning", text)

@@ -117,6 +117,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	findings = append(findings, examineKernelLog(), examineState(n.State))
 	findings = append(findings, n.examineHooks()...)
 	findings = append(findings, examineContainers(n.Settings.File)...)
+	findings = append(findings, examineDelivery(n.Settings.File.Reports)...)
 	findings = append(findings, d.examineRefused()...)
 	findings = append(findings, n.examineOpenPBS(d.info.Hooks)...)
 	findings = append(findings, n.examineVntype()...)

@@ -93,10 +93,15 @@ func examineResources(dir openpbs.MoMHooks, cfg *config.File) []Finding {
 	}
 	var findings []Finding
 	known := momhook.ParseResourcedef(text)
-	if !known.Knows(momhook.DiagMessages) {
-		findings = append(findings, degraded(what+momhook.DiagMessages,
-			"the server does not know it, so neither qstat nor accounting shows "+
-				"that a job was killed because memory ran out", "hookhost openpbs install, on the PBS server's host"))
+	for _, r := range []struct{ name, lack string }{
+		{momhook.DiagMessages, "that a job was killed because memory ran out"},
+		{momhook.HostUsage, "what a job used on each host"},
+	} {
+		if !known.Knows(r.name) {
+			findings = append(findings, degraded(what+r.name,
+				"the server does not know it, so neither qstat nor accounting shows "+r.lack,
+				"hookhost openpbs install, on the PBS server's host"))
+		}
 	}
 	if cfg.Container.Enabled && !known.Knows(config.ContainerResource) {
 		findings = append(findings, degraded(what+config.ContainerResource,

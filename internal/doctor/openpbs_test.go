@@ -63,7 +63,7 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 			dir := filepath.Join(home, "mom_priv", "hooks")
 			must.NoError(t, os.MkdirAll(dir, 0o700))
 			if _, there := tt.files["resourcedef"]; !there {
-				tt.files["resourcedef"] = "hpmem type=size flag=hm\ndiag_messages type=string\n"
+				tt.files["resourcedef"] = "diag_messages type=string\nhost_usage type=string\n"
 			}
 			for name, text := range tt.files {
 				must.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -82,8 +82,9 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 	cfg.Container.Enabled = true
 	home := t.TempDir()
 	for text, want := range map[string][]Status{
-		"diag_messages type=string\n": {Degraded, OK},
-		"diag_messages type=string\ncontainer type=string flag=m\nshm_size type=size flag=m\n": nil,
+		"host_usage type=string\n": {Degraded, Degraded, OK},
+		"diag_messages type=string\nhost_usage type=string\ncontainer type=string flag=m\n" +
+			"shm_size type=size flag=m\n": nil,
 	} {
 		must.NoError(t, os.WriteFile(filepath.Join(home, "resourcedef"), []byte(text), 0o600))
 		var got []Status

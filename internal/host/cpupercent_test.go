@@ -63,16 +63,20 @@ func TestCPUPercentIsOfTheTimeInBetween(t *testing.T) {
 	}
 }
 
-// MoM gets at its periodic what hooks said at events before it.
-func TestPeriodicGivesMoMEarlierDiagnostics(t *testing.T) {
+// MoM gets at its periodic what hooks said and measured at events before it.
+func TestPeriodicGivesMoMEarlierDiagnosticsAndUsage(t *testing.T) {
+	kb := func(n int64) *hostapi.HostUsage { return &hostapi.HostUsage{MemBytes: new(n << 10)} }
 	rec := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv"}, Phase: hostapi.PhaseRunning,
-		Diag: map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"}}
+		Diag:  map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "x"},
+		Hosts: map[string]*hostapi.HostUsage{"n1": kb(9), "n2": kb(99)}}
 	c := &chain{}
-	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{"1.srv": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}}}
+	c.merged.out.Jobs = map[string]*hostapi.JobUpdate{
+		"1.srv": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}, Usage: kb(1)}}
 	recordUpdates(rec, "n1", c, jobstate.Moment{})
 	reported(rec, "n1", c, jobstate.Moment{})
-	if got := c.merged.out.Jobs["1.srv"].Diag; got != "Cgroup mem limit exceeded" {
-		t.Errorf("%q", got)
+	u := c.merged.out.Jobs["1.srv"]
+	if u.Diag != "Cgroup mem limit exceeded" || u.Usage.MemBytes == nil || *u.Usage.MemBytes != 9<<10 {
+		t.Errorf("%q, %+v", u.Diag, u.Usage)
 	}
 }
 

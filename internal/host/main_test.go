@@ -16,6 +16,7 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/reports"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 // victimEnv makes this test program a host that waits to be killed, see kill_test.go.
@@ -90,6 +91,7 @@ func (n *node) open() *Host {
 		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: time.Minute,
 		Populated: func(string) (bool, error) { return false, nil },
 		Observer:  &tally{}, Ended: func() {},
+		Finished:    func(*report.Report, series.Job) {},
 		SisterUsage: func(*jobstate.Record, []string) map[string]SisterUsage { return nil },
 		PBSHas:      func(*hostapi.Job, string) (bool, error) { return true, nil },
 		PBSStarts:   func(*hostapi.Job, string, hostapi.ProcessID) (bool, error) { return true, nil },

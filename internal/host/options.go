@@ -9,7 +9,9 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/reports"
+	"github.com/hookhost/hookhost/internal/series"
 )
 
 // Remover removes a job's processes and cgroup when the responsible hook is not available.
@@ -49,6 +51,9 @@ type Options struct {
 	Observer  Observer
 	// Ended is called when a job's record is gone. It must not wait.
 	Ended func()
+	// Finished is called with each report that Reports has got, and the series of its hosts. It
+	// must not wait.
+	Finished func(r *report.Report, points series.Job)
 	// SisterUsage is called at the epilogue of a job of pbs_mom. It returns the job's usage of each
 	// of its sisters.
 	SisterUsage func(rec *jobstate.Record, hosts []string) map[string]SisterUsage

@@ -65,7 +65,8 @@ func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 		bare := *rec
 		bare.Hosts = series.Without(rec.Hosts)
 		r := report.FromRecord(&bare, rec.Ended.Wall, rec.Elapsed(rec.Ended))
-		err := h.opt.Reports.Write(r, h.opt.Store.Series(rec))
+		points := h.opt.Store.Series(rec)
+		err := h.opt.Reports.Write(r, points)
 		var waits *reports.WaitingError
 		if err != nil && !errors.As(err, &waits) {
 			return err
@@ -73,6 +74,7 @@ func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 		if waits != nil && waits.First {
 			h.log.Errorf("reports of finished jobs cannot be written and are kept in memory: %v", err)
 		}
+		h.opt.Finished(r, points)
 	}
 	return h.forget(rec.Job.ID)
 }

@@ -140,8 +140,9 @@ func cpuPercent(rec *jobstate.Record, u *hostapi.JobUpdate, now jobstate.Moment)
 }
 
 // reported notes that the findings of periodic about the job are being reported to MoM. The update
-// also gets the diagnostics of earlier events, which MoM may not have yet. If the epilogue came
-// first, the update has no usage, because MoM would replace the epilogue's with it.
+// also gets the diagnostics of earlier events, which MoM may not have yet, and the usage that they
+// measured. If the epilogue came first, the update has no usage, because MoM would replace the
+// epilogue's with it.
 func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) {
 	u := c.merged.out.Jobs[rec.Job.ID]
 	if u == nil || !underPBS(rec) {
@@ -152,13 +153,17 @@ func reported(rec *jobstate.Record, node string, c *chain, now jobstate.Moment) 
 		u.ResourcesUsed = nil
 		return
 	}
+	sample := u.Usage
+	if all := rec.Hosts[node]; all != nil {
+		u.Usage = all
+	}
 	percent, err := strconv.Atoi(u.ResourcesUsed["cpupercent"])
-	if err != nil || u.Usage == nil || u.Usage.CPUTSeconds == nil {
+	if err != nil || sample == nil || sample.CPUTSeconds == nil {
 		return
 	}
 	last := rec.Reported
 	if ran := rec.Elapsed(now); ran-last.Elapsed >= shortest {
-		used := max(*u.Usage.CPUTSeconds, last.CPUTSeconds)
+		used := max(*sample.CPUTSeconds, last.CPUTSeconds)
 		rec.Reported = jobstate.Reported{CPUTSeconds: used, Elapsed: ran, Percent: percent}
 	}
 }

@@ -59,7 +59,7 @@ func (v *Verdict) passOn(to *Verdict) {
 }
 
 // addTold adds the lines in the record to the outcome of epilogue, each once: pbs_mom has no other
-// way to get them. It also adds the diagnostics of earlier events.
+// way to get them. It also adds the diagnostics of earlier events, and what they measured.
 func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	lines := slices.Clone(rec.Told)
 	for _, text := range out.JobStderr {
@@ -70,6 +70,9 @@ func addTold(out *hostapi.Outcome, rec *jobstate.Record, node string) {
 	out.JobStderr = lines
 	if told := rec.Diag[node]; told != "" { // has the epilogue's, too
 		out.Diag = told
+	}
+	if used := rec.Hosts[node]; used != nil {
+		out.Usage = used
 	}
 }
 

@@ -55,9 +55,9 @@ func allowedIn(e hostapi.Event) allowed {
 // walltime and ncpus are never among resources_used, because MoM counts them itself. A walltime set
 // by a hook would stop MoM's clock and so the job's limit. A custom resource that the server does
 // not know (custom) is left out of resources_used, and named in the same log line. At
-// exechost_startup the server gets diag_messages, and then creates that resource. Its contents,
-// such as an OOM kill, are also logged in MoM's log, unless MoM knows them already. The result
-// depends only on the arguments, and is in the order of Changes.
+// exechost_startup the server gets diag_messages and host_usage, and then creates these resources.
+// diag_messages, such as an OOM kill, are also logged in MoM's log, unless MoM knows them already.
+// The result depends only on the arguments, and is in the order of Changes.
 func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	if out == nil {
 		out = &hostapi.Outcome{}

@@ -29,7 +29,7 @@ func listing(c *Changes) string {
 }
 
 // allKnown are the custom resources of everything.
-var allKnown = Custom{DiagMessages: true, "gpupercent": true, "io": true, "text": true}
+var allKnown = Custom{DiagMessages: true, HostUsage: true, "gpupercent": true, "io": true, "text": true}
 
 // everything is an outcome that holds all that an outcome can hold.
 func everything(e *Event) *hostapi.Outcome {

@@ -9,8 +9,12 @@ var builtIn = map[string]bool{
 	"pcput": true, "pmem": true, "pvmem": true, "vmem": true, "walltime": true,
 }
 
-// DiagMessages is the custom resource for a job's problems: a JSON object, by host.
-const DiagMessages = "diag_messages"
+// The custom resources that hookhost's hook sets. Each is a JSON object with an entry for each of a
+// job's hosts: its problems, and what the job used there (usage.HostEntry).
+const (
+	DiagMessages = "diag_messages"
+	HostUsage    = "host_usage"
+)
 
 // Custom are the custom resources that a server knows, by name. If MoM sends one that the server
 // does not know, the server rejects all resources_used of the job (src/server/req_jobobit.c).

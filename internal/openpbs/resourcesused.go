@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/usage"
 )
 
 // addUsed adds the usage of the event's jobs, and returns what it cannot add.
@@ -43,32 +44,41 @@ func (e *Event) addUsed(c *Changes, out *hostapi.Outcome, custom Custom) (droppe
 // used returns the usage of the event's jobs by their ids; event.job is "".
 func (e *Event) used(out *hostapi.Outcome, custom Custom) map[string]hostapi.Resources {
 	all := map[string]hostapi.Resources{}
-	add := func(id string, job *hostapi.Job, used hostapi.Resources, diag string) {
+	add := func(id string, job *hostapi.Job, u *hostapi.JobUpdate) {
 		r := hostapi.Resources{}
-		maps.Copy(r, used)
+		maps.Copy(r, u.ResourcesUsed)
 		delete(r, "walltime")
 		delete(r, "ncpus")
-		if _, there := r[DiagMessages]; !there {
-			switch {
-			case diag != "":
-				r[DiagMessages] = diagOf(e.Request.Node, diag)
-			case custom.Knows(DiagMessages) && e.unites(job):
-				r[DiagMessages] = "{}"
+		byHost := map[string]string{}
+		if u.Diag != "" {
+			byHost[DiagMessages] = diagOf(e.Request.Node, u.Diag)
+		}
+		if len(u.ResourcesUsed) > 0 && u.Usage != nil && e.reportsUsage() {
+			byHost[HostUsage] = usageOf(e.Request.Node, u.Usage)
+		}
+		for _, name := range []string{DiagMessages, HostUsage} {
+			switch _, set := r[name]; {
+			case set: // by a site's hook
+			case byHost[name] != "":
+				r[name] = byHost[name]
+			case custom.Knows(name) && e.unites(job):
+				r[name] = "{}"
 			}
 		}
 		if len(r) > 0 {
 			all[id] = r
 		}
 	}
-	add("", e.Request.Job, out.ResourcesUsed, out.Diag)
+	add("", e.Request.Job,
+		&hostapi.JobUpdate{ResourcesUsed: out.ResourcesUsed, Usage: out.Usage, Diag: out.Diag})
 	for id, job := range e.Request.JobList {
 		if out.Jobs[id] == nil {
-			add(id, job, nil, "")
+			add(id, job, &hostapi.JobUpdate{})
 		}
 	}
 	for id, u := range out.Jobs {
 		if u != nil {
-			add(id, e.Request.JobList[id], u.ResourcesUsed, u.Diag)
+			add(id, e.Request.JobList[id], u)
 		}
 	}
 	return all
@@ -105,12 +115,17 @@ func (e *Event) logDiag(c *Changes, out *hostapi.Outcome, custom Custom) {
 // cannot know whether a sister has sent anything. A sister sends its values with each poll, and
 // after its epilogue, which precedes the mother superior's.
 func (e *Event) unites(job *hostapi.Job) bool {
-	if job == nil || !job.MotherSuperior ||
-		e.Request.Event != hostapi.EventEpilogue && e.Request.Event != hostapi.EventPeriodic {
+	if job == nil || !job.MotherSuperior || !e.reportsUsage() {
 		return false
 	}
 	hosts, err := pbs.Hosts(job.ExecVnode, job.ExecHost2)
 	return err == nil && len(hosts) > 1
+}
+
+// reportsUsage reports whether MoM passes resources_used of this event on to the server, and all
+// that the job has used so far is known.
+func (e *Event) reportsUsage() bool {
+	return e.Request.Event == hostapi.EventEpilogue || e.Request.Event == hostapi.EventPeriodic
 }
 
 // Incomplete extends the answer to an epilogue that was not carried out. It adds that
@@ -141,6 +156,19 @@ func diagOf(node, diag string) string {
 	b, err := json.Marshal(map[string]string{node: oneLine(diag)})
 	if err != nil { // a map of strings
 		return "{}"
+	}
+	return string(b)
+}
+
+// usageOf returns this host's entry of host_usage, likewise; "" if nothing was measured.
+func usageOf(node string, h *hostapi.HostUsage) string {
+	entry := usage.HostEntry(h)
+	if entry == "" {
+		return ""
+	}
+	b, err := json.Marshal(map[string]json.RawMessage{node: json.RawMessage(entry)})
+	if err != nil { // the entry is JSON
+		return ""
 	}
 	return string(b)
 }

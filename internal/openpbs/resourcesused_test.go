@@ -49,9 +49,9 @@ func TestResourceThatTheServerDoesNotKnowIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing.T) {
+func TestMotherSuperiorSetsWhatMoMUnitesWithSisters(t *testing.T) {
 	const one, two = "n1:15002/0+n1:15002/1", "n1:15002/0+n2:15002/0"
-	set, unset := []string{"diag_messages={}"}, []string(nil)
+	set, unset := []string{"diag_messages={}", "host_usage={}"}, []string(nil)
 	for name, tt := range map[string]struct {
 		event    hostapi.Event
 		hosts    string
@@ -60,13 +60,15 @@ func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing
 		diag     string
 		want     []string
 	}{
-		"epilogue":            {hostapi.EventEpilogue, two, true, allKnown, "", set},
-		"with an own message": {hostapi.EventEpilogue, two, true, allKnown, "x", []string{`diag_messages={"n1":"x"}`}},
-		"of one host":         {hostapi.EventEpilogue, one, true, allKnown, "", unset},
-		"on a sister":         {hostapi.EventEpilogue, two, false, allKnown, "", unset},
-		"before it runs":      {hostapi.EventBegin, two, true, allKnown, "", unset},
-		"unknown":             {hostapi.EventEpilogue, two, true, nil, "", unset},
-		"hosts not said":      {hostapi.EventEpilogue, "", true, allKnown, "", unset},
+		"epilogue": {hostapi.EventEpilogue, two, true, allKnown, "", set},
+		"with an own message": {hostapi.EventEpilogue, two, true, allKnown, "x",
+			[]string{`diag_messages={"n1":"x"}`, "host_usage={}"}},
+		"of one host":    {hostapi.EventEpilogue, one, true, allKnown, "", unset},
+		"on a sister":    {hostapi.EventEpilogue, two, false, allKnown, "", unset},
+		"before it runs": {hostapi.EventBegin, two, true, allKnown, "", unset},
+		"unknown":        {hostapi.EventEpilogue, two, true, nil, "", unset},
+		"one unknown":    {hostapi.EventEpilogue, two, true, Custom{HostUsage: true}, "", set[1:]},
+		"hosts not said": {hostapi.EventEpilogue, "", true, allKnown, "", unset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Event{Request: &hostapi.Request{Event: tt.event, Node: "n1",
@@ -86,7 +88,41 @@ func TestMotherSuperiorSetsDiagMessagesSoThatMoMUnitesThemWithSisters(t *testing
 	}}}
 	mem := &hostapi.JobUpdate{ResourcesUsed: hostapi.Resources{"mem": "1kb"}}
 	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown))
-	must.Equal(t, "periodic", []string{"1.s diag_messages={}", "4.s diag_messages={}", "4.s mem=1kb"}, used)
+	must.Equal(t, "periodic", []string{"1.s diag_messages={}", "1.s host_usage={}",
+		"4.s diag_messages={}", "4.s host_usage={}", "4.s mem=1kb"}, used)
+}
+
+func TestHostUsageIsReportedWithUsage(t *testing.T) {
+	const mem, entry = "mem=1kb", `host_usage={"n1":{"cput":1.5,"mem":1}}`
+	u := &hostapi.HostUsage{CPUTSeconds: ptr(1.5), MemBytes: ptr(int64(1024))}
+	used := hostapi.Resources{"mem": "1kb"}
+	for name, tt := range map[string]struct {
+		event hostapi.Event
+		out   hostapi.Outcome
+		want  []string
+	}{
+		"epilogue": {hostapi.EventEpilogue, hostapi.Outcome{ResourcesUsed: used, Usage: u},
+			[]string{entry, mem}},
+		"before it ran":   {hostapi.EventBegin, hostapi.Outcome{ResourcesUsed: used, Usage: u}, []string{mem}},
+		"after its usage": {hostapi.EventEnd, hostapi.Outcome{ResourcesUsed: used, Usage: u}, []string{mem}},
+		"not reported":    {hostapi.EventEpilogue, hostapi.Outcome{Usage: u}, nil},
+		"not measured": {hostapi.EventEpilogue, hostapi.Outcome{ResourcesUsed: used, Usage: &hostapi.HostUsage{}},
+			[]string{mem}},
+		"of a site's hook": {hostapi.EventEpilogue, hostapi.Outcome{Usage: u,
+			ResourcesUsed: hostapi.Resources{"host_usage": "{}"}}, []string{"host_usage={}"}},
+		"periodic": {hostapi.EventPeriodic, hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{
+			"1.s": {ResourcesUsed: used, Usage: u}}}, []string{"1.s " + entry, "1.s " + mem}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &hostapi.Job{ID: "1.s"}
+			e := &Event{Request: &hostapi.Request{Event: tt.event, Node: "n1", Job: job}}
+			if tt.event == hostapi.EventPeriodic {
+				e.Request.Job, e.Request.JobList = nil, map[string]*hostapi.Job{job.ID: job}
+			}
+			used, _ := usedIn(e.Changes(&tt.out, allKnown))
+			must.Equal(t, "", tt.want, used)
+		})
+	}
 }
 
 func TestWhatWentWrongIsALineOfMoMsLogUntilMoMKnowsIt(t *testing.T) {
@@ -128,9 +164,10 @@ func TestWhatWentWrongIsALineOfMoMsLogUntilMoMKnowsIt(t *testing.T) {
 	}
 }
 
-func TestServerIsGivenDiagMessagesAtStartupWhereItDoesNotKnowIt(t *testing.T) {
+func TestServerIsGivenTheResourcesAtStartupThatItDoesNotKnow(t *testing.T) {
 	e := &Event{Request: &hostapi.Request{Event: hostapi.EventStartup, Node: "n1"}}
 	give := Change{Verb: verbVnode, Fields: []string{"n1", "resources_available", "diag_messages", "string", ""}}
+	and := Change{Verb: verbVnode, Fields: []string{"n1", "resources_available", "host_usage", "string", ""}}
 	mem := Change{Verb: verbVnode, Fields: []string{"n1", "resources_available", "mem", "size", "1kb"}}
 	accept := Change{Verb: verbAccept}
 	vnodes := map[string]*hostapi.Vnode{"n1": {ResourcesAvailable: hostapi.Resources{"mem": "1kb"}}}
@@ -139,8 +176,9 @@ func TestServerIsGivenDiagMessagesAtStartupWhereItDoesNotKnowIt(t *testing.T) {
 		custom Custom
 		want   []Change
 	}{
-		"no vnodes":    {nil, nil, []Change{give, accept}},
-		"vnodes":       {vnodes, nil, []Change{give, mem, accept}},
+		"no vnodes":    {nil, nil, []Change{give, and, accept}},
+		"vnodes":       {vnodes, nil, []Change{give, and, mem, accept}},
+		"one is known": {vnodes, Custom{DiagMessages: true}, []Change{and, mem, accept}},
 		"known":        {vnodes, allKnown, []Change{mem, accept}},
 		"nothing told": {nil, allKnown, []Change{accept}},
 	} {

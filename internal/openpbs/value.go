@@ -26,7 +26,7 @@ func resourceType(name, value string) string {
 		return kind
 	case name == "cpupercent":
 		return typeLong
-	case name == DiagMessages:
+	case name == DiagMessages || name == HostUsage:
 		return typeString
 	case value == "True" || value == "False":
 		return typeBoolean

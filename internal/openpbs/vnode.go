@@ -23,8 +23,8 @@ const cgroupComment = pbs.CleanUpComment
 // of this host.
 func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	vnodes := out.Vnodes
-	if e.Request.Event == hostapi.EventStartup && !custom.Knows(DiagMessages) {
-		vnodes = withDiagMessages(vnodes, e.Request.Node)
+	if e.Request.Event == hostapi.EventStartup {
+		vnodes = withResources(vnodes, e.Request.Node, custom)
 	}
 	own := e.vnodeNames()
 	failed, recovered := slices.Contains(out.FailAction, failOffline), slices.Contains(out.FailAction, failClear)
@@ -51,17 +51,25 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
 	}
 }
 
-// withDiagMessages makes the server create diag_messages. If a vnode has an unknown resource, the
-// server creates it with a suitable type and sends it to all MoMs (src/server/node_manager.c,
-// update2_to_vnode). The vnode does not keep the empty value.
-func withDiagMessages(vnodes map[string]*hostapi.Vnode, node string) map[string]*hostapi.Vnode {
+// withResources makes the server create the resources by host that it does not know. If a vnode has
+// an unknown resource, the server creates it with a suitable type and sends it to all MoMs
+// (src/server/node_manager.c, update2_to_vnode). The vnode does not keep the empty value.
+func withResources(vnodes map[string]*hostapi.Vnode, node string, custom Custom) map[string]*hostapi.Vnode {
+	missing := hostapi.Resources{}
+	for _, name := range []string{DiagMessages, HostUsage} {
+		if !custom.Knows(name) {
+			missing[name] = ""
+		}
+	}
+	if len(missing) == 0 {
+		return vnodes
+	}
 	var v hostapi.Vnode
 	if known := vnodes[node]; known != nil {
 		v = *known
 	}
-	available := hostapi.Resources{DiagMessages: ""}
-	maps.Copy(available, v.ResourcesAvailable)
-	v.ResourcesAvailable = available
+	maps.Copy(missing, v.ResourcesAvailable)
+	v.ResourcesAvailable = missing
 	with := map[string]*hostapi.Vnode{}
 	maps.Copy(with, vnodes)
 	with[node] = &v

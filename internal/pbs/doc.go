@@ -1,5 +1,5 @@
 // Package pbs reads and writes PBS's texts about resources: sizes, durations, qsub's -l arguments,
-// select specifications and exec_vnode.
+// select specifications and exec_vnode. It reads those about jobs: of qstat, and of accounting.
 //
 // Where OpenPBS's own readers (src/lib/Libattr, src/lib/Libifl/grunt_parse.c) are strict, this
 // package follows them. Where they guess, it is stricter: no trailing junk, no empty field, no

@@ -46,6 +46,16 @@ func (p paths) open(path string) (*os.File, error) {
 	return f, nil
 }
 
+// CheckProgram returns an error unless path is a regular file that only root, and the user that
+// this process runs as, can change or replace.
+func CheckProgram(path string) error {
+	f, err := paths{}.open(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // resolve returns the path without its symbolic links. Each directory and each link is checked
 // before the name below it is looked up. So others cannot change the targets of the names.
 func (p paths) resolve(path string) (string, error) {

@@ -127,13 +127,18 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
+// byHost are PBS's resources with an entry for each host.
+var byHost = []string{"diag_messages", "host_usage"}
+
 // resourcesUsed returns the job's totals. For a job on one host, MoM's figures are right, because
 // qstat shows the same. For a job on several hosts, MoM has only this host's share. The sum of the
 // known hosts replaces it. Exceptions are walltime, which only the mother superior counts, and
 // resources that no host reports.
 func resourcesUsed(rec *jobstate.Record, job *hostapi.Job, elapsed time.Duration) Used {
 	told := usage.Sum(map[string]hostapi.Resources{"": rec.ResourcesUsed}) // in PBS's formats, without invalid values
-	delete(told, "diag_messages")
+	for _, name := range byHost {
+		delete(told, name)
+	}
 
 	perHost := map[string]hostapi.Resources{}
 	for host, h := range rec.Hosts {

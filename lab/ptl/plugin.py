@@ -15,7 +15,7 @@ from ptl.utils.pbs_dshutils import TimeOut
 
 # The hooks and the resources of hookhost.
 HOOKS = {"hookhost", "hookhost_cgswap"}
-RESOURCES = {"diag_messages"}
+RESOURCES = {"diag_messages", "host_usage"}
 
 
 class Always(Plugin):
