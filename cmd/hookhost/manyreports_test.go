@@ -18,8 +18,8 @@ import (
 	"github.com/hookhost/hookhost/internal/series"
 )
 
-// manyReports gives a node the reports of 100,000 jobs, as a year leaves them. Job N is N.srv. A
-// tenth of them is the owner's.
+// manyReports gives a node the reports of 100,000 jobs, as a year leaves them. Job N is N.srv, but
+// 200 are the array 60000[].srv. A tenth of them is the owner's.
 func (n *node) manyReports() (jobs int) {
 	n.t.Helper()
 	cases, err := filepath.Glob("../../internal/report/testdata/cases/*.archive.json")
@@ -47,6 +47,9 @@ func (n *node) manyReports() (jobs int) {
 				if i%10 == 0 {
 					job.Owner.UID = ownerUID
 				}
+				if i >= 60_000 && i < 60_200 {
+					r.Job = fmt.Sprintf("60000[%d].srv", i-60_000)
+				}
 				job.ID = r.Job
 				end := first.Add(time.Duration(i) * apart)
 				start := end.Add(-time.Hour)
@@ -73,6 +76,7 @@ func BenchmarkManyReports(b *testing.B) {
 	}{
 		{"last", []string{"report", fmt.Sprintf("%d.srv", jobs-1)}, 9},
 		{"one", []string{"report", fmt.Sprintf("%d.srv", jobs/2)}, 9},
+		{"array", []string{"report", "60000[]"}, 9},
 		{"newest", []string{"report", "--user=1000"}, 9},
 		{"unknown", []string{"report", "999999999.srv"}, 9},
 		{"user", []string{"report", "--user=" + fmt.Sprint(ownerUID), "--format=csv"}, 1},

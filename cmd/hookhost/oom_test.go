@@ -181,7 +181,7 @@ func TestOOMAtOnce(t *testing.T) {
 				r := n.hookhost("report", "1.oom")
 				said := strings.Join(strings.Fields(r.stdout), " ") // a note is broken into lines
 				for _, want := range []string{
-					"OUT OF MEMORY: the kernel killed 1 process of the job", "Cgroup mem limit exceeded: ",
+					"the kernel killed 1 process of the job", "Cgroup mem limit exceeded: ",
 				} {
 					if !strings.Contains(said, want) {
 						t.Errorf("report: %q, want %q", r.stdout, want)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/integrations/openpbs/qstat"
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
 )
 
@@ -33,7 +35,7 @@ type reportOptions struct {
 func (c *cli) reportCommand() *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
-		Use: "report [JOB... | FILE...]", Args: nArgs(0, -1),
+		Use: "report [JOB... | ARRAY | FILE...]", Args: nArgs(0, -1),
 		Short: "Show what jobs used, live or finished",
 		Long: `Show what jobs used on each of their hosts, while they run and after they have
 ended. Users other than root see only their own jobs, and only from the daemon.
@@ -57,6 +59,11 @@ compressed (.gz). Their records E and R are reports: runs of jobs that ended or
 were requeued. Options select jobs as without FILE, and --job shows the whole
 reports of a JOB.
 
+ARRAY is the id of a job array, such as 12[]. The formats text and html
+summarize the subjobs whose reports this host has. The other formats have the
+report of each subjob. FILEs with reports of several subjobs of one array are
+summarized, too.
+
 Without JOB, the text format is a table of the newest jobs, with running jobs
 first. The other formats list every finished job, oldest first. csv also lists
 the running jobs, at its end. Options select jobs. With --sort, numbers go from
@@ -71,7 +78,10 @@ set HOOKHOST_STATE). A job may be in several:
   ok           ended with exit status 0
   failed       ended with another exit status, or with an unknown one
   killed       ended by a signal
-  oom          ended after the kernel killed processes: memory ran out
+  oom          ended after it, or processes of it, were killed: no memory left
+  timeout      ended because its walltime was over
+  cancelled    ended on request: qdel, qrerun, preemption
+  node_failure ended because one of its hosts failed
   not_started  none of its programs ran
 
 Times for --since and --until. Running jobs are included with --since and
@@ -88,6 +98,7 @@ also 1 if some reports are damaged. The others are shown, and standard error
 names the damaged files.`,
 		Example: `  hookhost report 12
   for h in n1 n2; do ssh $h hookhost report --json 12; done | hookhost report -
+  hookhost report '12[]'
   hookhost report -u alice --since 3d --state failed
   hookhost report --since 2026-11-01 --until 2026-12-01 --format pbs > november
   hookhost report --accounting /var/spool/pbs/server_priv/accounting/202611*
@@ -103,6 +114,8 @@ names the damaged files.`,
 				err = reportAccounting(cmd, args, &o, out)
 			case len(args) > 0 && isFile(args[0]):
 				err = joinReports(cmd, args, &o, out)
+			case len(args) > 0 && pbs.IsArray(args[0]):
+				err = reportArray(args[0], &o, out, c.foundReports(cmd.Context()))
 			case len(args) > 0:
 				err = c.reportJobs(cmd.Context(), args, &o, out)
 			default:
@@ -124,19 +137,23 @@ names the damaged files.`,
 
 // formatOf returns the format, for JOBs or for a list.
 func (o *reportOptions) formatOf(jobs bool) (report.Format, error) {
-	to := stdout
-	if o.output != "" {
-		to = nil
-	}
 	switch {
 	case o.format == "csv":
 		return o.list.CSV(), nil
 	case o.format == "text" && !jobs:
 		list := o.list
-		list.Width = columnsOf(to)
+		list.Width = columnsOf(o.terminal())
 		return list.Table(time.Now()), nil
 	}
-	return formatNamed(o.format, to)
+	return formatNamed(o.format, o.terminal())
+}
+
+// terminal returns what may be a terminal: standard output, unless the report is written to a file.
+func (o *reportOptions) terminal() io.Writer {
+	if o.output != "" {
+		return nil
+	}
+	return stdout
 }
 
 // check completes the options and returns the errors in them.
@@ -166,6 +183,9 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 		}
 		if err := hostapi.CheckJobID(id); o.pbs && err != nil {
 			return fmt.Errorf("--pbs: %w", err)
+		}
+		if pbs.IsArray(id) && len(jobs) > 1 {
+			return fmt.Errorf("%s: a job array is shown alone", id)
 		}
 	}
 	return o.listOptions.check(cmd, o.format, len(jobs) > 0)

@@ -33,6 +33,13 @@ func joinReports(cmd *cobra.Command, names []string, o *reportOptions, out *outp
 		}
 		parts = append(parts, more...)
 	}
+	if array := report.ArrayIn(parts); array != "" {
+		subjobs, err := report.JoinEach(parts)
+		if err != nil {
+			return err
+		}
+		return o.writeArray(array, slices.Values(subjobs), out)
+	}
 	joined, err := report.Join(parts)
 	if err != nil {
 		return err

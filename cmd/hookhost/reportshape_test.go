@@ -63,8 +63,10 @@ var figures = []replacement{
 	{regexp.MustCompile(`\b\d+\.\d+ s\b`), "TIME"},
 	{regexp.MustCompile(`\b\d+\.\d (of \d+ cpu)`), "# $1"},
 	{regexp.MustCompile(`(>|most |[^ft] )\d+(\.\d+)? [KMG]iB\b`), "${1}SIZE"},
-	{regexp.MustCompile(`(used )\d+mb`), "${1}#mb"},
+	{regexp.MustCompile(`(; |peak was |^mem=|try mem=)\d+mb`), "${1}#mb"},
 	{regexp.MustCompile(`(requested, )\d+%`), "${1}#%"},
+	{regexp.MustCompile(`\d+ (s|min) mean`), "# mean"},
+	{regexp.MustCompile(`most in \d+ (s|min)`), "most in #"},
 }
 
 func replaced(text string, by []replacement) string {
@@ -77,8 +79,9 @@ func replaced(text string, by []replacement) string {
 var (
 	// elsewhere are lines of a text that only some kernels and machines have.
 	elsewhere = regexp.MustCompile(`(?m)^((Waited|Throttled) .*\n( {10}.*\n)*| {10}.* with page cache\n` +
-		`|  (read|write|waits for \w+)( n\d)? +\|.*\n)`)
+		`|  (cpu|read|write|waits for \w+)( n\d)? +\|.*\n)`)
 	barsAndPlots = []replacement{
+		{regexp.MustCompile(`(?m)^(CPU +).*$`), "${1}# used"}, // a bar after a minute
 		{regexp.MustCompile(`\[[| ]{10,}\] +\d+%`), "[bar] #%"},
 		{regexp.MustCompile(`(?m)^(  \w+( n\d)?) +\|[^|\n]+\|  most`), "$1 |plot|  most"},
 	}
@@ -98,6 +101,7 @@ var drawings = []replacement{
 	{regexp.MustCompile(`(?m)^(<dt>(Waited|Throttled)</dt>.*|.*<p>[^<]* with page cache</p>.*)\n`), ""},
 	{regexp.MustCompile(`(?s)<figure>\n<figcaption><b>(Files|Waited)[^<]*</b>.*?</figure>\n`), ""},
 	{regexp.MustCompile(`<rect class="at"[^>]*><title>[^<]*</title></rect>`), ""},
+	{regexp.MustCompile(`(<dt>CPU</dt><dd class="use">).*(</dd>)`), "$1#$2"},
 	{regexp.MustCompile(`(?s)<style>.*</style>`), "<style>document.css</style>"},
 	{regexp.MustCompile(`sha256-([\w/=]|&#43;)+`), "sha256-#"},
 	{regexp.MustCompile(`( class="part" width="| aria-label="|<span class="percent">)[\d.]+%`), "$1#"},
@@ -105,7 +109,7 @@ var drawings = []replacement{
 	{regexp.MustCompile(`(<text x="-8" y="\d+" text-anchor="end">)[^<]*`), "$1#"},
 	{regexp.MustCompile(`( x2="100%") y1="[^"]+" y2="[^"]+"(/><text class="limit" x="100%") y="[^"]+"`), "$1$2"},
 	{regexp.MustCompile(`( d=)"M[^"]+"`), `$1"M#"`},
-	{regexp.MustCompile(`<i>[\d.]+( \w+)? peak</i>`), "<i># peak</i>"},
+	{regexp.MustCompile(`<i>[\d.]+( \w+)? (peak|at most)</i>`), "<i># $2</i>"},
 }
 
 func htmlShape(text string) (string, error) { return replaced(replaced(text, drawings), figures), nil }
@@ -113,11 +117,12 @@ func htmlShape(text string) (string, error) { return replaced(replaced(text, dra
 var (
 	// unsteady are the names of figures that each run has anew.
 	unsteady = strings.Fields("start end cput_seconds user_seconds system_seconds mem_bytes seconds ratio cput mem " +
-		"walltime cpupercent walltime_seconds cpu_efficiency mem_efficiency cput_imbalance when session " +
-		"session_id elapsed")
-	// kernels are the names of what some kernels do not tell.
-	kernels = strings.Fields("vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults throttled_seconds pressure " +
-		"mem_source read_bytes_per_second write_bytes_per_second cpu_pressure memory_pressure io_pressure cpus mems")
+		"walltime cpupercent walltime_seconds mem_efficiency cput_imbalance when session " +
+		"session_id elapsed note_times walltime_efficiency")
+	// kernels are the names of what some kernels do not tell, and of what a short job lacks.
+	kernels = strings.Fields("cpu_efficiency vmem vmem_bytes cgroup_peak_bytes pids_peak major_faults " +
+		"throttled_seconds pressure mem_source read_bytes_per_second write_bytes_per_second cpu_pressure " +
+		"memory_pressure io_pressure cpus mems")
 )
 
 // shapeOf is that of a value in a JSON with its name.
@@ -134,7 +139,7 @@ func shapeOf(name string, value any) any {
 			return "# points"
 		}
 		for i := range v {
-			v[i] = shapeOf("", v[i])
+			v[i] = shapeOf(name, v[i])
 		}
 		return v
 	case string:

@@ -151,10 +151,13 @@ func TestWalltimeWarnsAndEndsTheJob(t *testing.T) {
 		limit)); len(warned.FindAllString(r.stderr, -1)) != 1 {
 		t.Errorf("stderr %q has not one %s", r.stderr, warned)
 	}
-	text := n.hookhost("report", rep.Job).stdout
-	if !strings.Contains(text, "killed by SIGTERM (Exit_status 271)") ||
-		!strings.Contains(text, "job killed: walltime ") {
+	text := strings.Join(strings.Fields(n.hookhost("report", rep.Job).stdout), " ") // without line breaks
+	if !strings.Contains(text, "Outcome walltime exceeded: it was ended after ") ||
+		!strings.Contains(text, "(Exit_status 271, SIGTERM)") || !strings.Contains(text, "job killed: walltime ") {
 		t.Errorf("report %q", text)
+	}
+	if r := n.hookhost("report", "--state", "timeout"); !strings.Contains(r.stdout, "\n"+rep.Job) {
+		t.Errorf("jobs that ran out of time: %q", r.stdout)
 	}
 }
 

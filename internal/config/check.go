@@ -135,7 +135,8 @@ func (f *File) check() error {
 		}
 	}
 	for _, check := range []func() error{f.Rlimits.check, f.Devices.check, f.checkDevices, f.Walltime.check,
-		f.Metrics.check, f.PAM.check, f.Private.check, f.Container.check, f.Billing.check} {
+		f.Metrics.check, f.PAM.check, f.Private.check, f.Container.check, f.Billing.check,
+		f.checkAdvice} {
 		if err == nil {
 			err = check()
 		}

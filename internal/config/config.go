@@ -66,6 +66,7 @@ type File struct {
 	RDMA      Placing `toml:"rdma" json:"rdma"`
 
 	Device []Device `toml:"device,omitempty" json:"device,omitempty"`
+	Advice []Advice `toml:"advice,omitempty" json:"advice,omitempty"`
 
 	text []byte // from which it was parsed
 	here Here   // for which its conditions were evaluated

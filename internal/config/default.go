@@ -20,8 +20,12 @@ import (
 //go:embed default.toml
 var defaults string
 
-// deviceExample begins the part of defaults that applies only to a node without configured devices.
-const deviceExample = "\n# Devices that are not found"
+// The parts of defaults that apply only to a node without configured devices, and without advice of
+// the site, begin with these. They are the last, in this order.
+const (
+	deviceExample = "\n# Devices that are not found"
+	adviceExample = "\n# Advice of the site"
+)
 
 // Default returns the default configuration.
 func Default() *File {
@@ -46,9 +50,13 @@ func FromJSON(text []byte) (*File, error) {
 // TOML returns the file with every value and its comment, as `config show` prints it. Parse can
 // read it.
 func (f *File) TOML() ([]byte, error) {
-	text, example, _ := strings.Cut(defaults, deviceExample)
+	text, examples, _ := strings.Cut(defaults, deviceExample)
+	devices, advice, _ := strings.Cut(examples, adviceExample)
 	if len(f.Device) == 0 {
-		text += deviceExample + example
+		text += deviceExample + devices
+	}
+	if len(f.Advice) == 0 {
+		text += adviceExample + advice
 	}
 	b, err := toml.Marshal(f)
 	if err != nil {
@@ -63,7 +71,7 @@ func (f *File) TOML() ([]byte, error) {
 	extra := false
 	for _, line := range own {
 		if strings.HasPrefix(line, "[") {
-			extra = !strings.Contains(text, line) // device
+			extra = !strings.Contains(text, line) // device, advice
 		}
 		if extra {
 			lines = append(lines, line)
@@ -74,7 +82,7 @@ func (f *File) TOML() ([]byte, error) {
 
 // Setting is a setting's value and where it comes from.
 type Setting struct {
-	Key    string          `json:"key"` // "memory.default"; "device" for the list of [[device]] tables
+	Key    string          `json:"key"` // "memory.default"; "device" and "advice" for all of their tables
 	Value  json.RawMessage `json:"value"`
 	Source string          `json:"source"` // "default", or the file for people
 	Line   int             `json:"line,omitempty"`
@@ -188,7 +196,7 @@ func only(lines []string, chosen map[int]bool) []string {
 }
 
 // Keys returns the names of all tables and settings, in the order of `config show`. All [[device]]
-// tables together are one.
+// tables together are one, and so are all [[advice]] tables.
 func Keys() []string {
 	var keys []string
 	walk([]byte(defaults), func(key []string, _ int, _ *unstable.Node) {
@@ -197,13 +205,16 @@ func Keys() []string {
 		}
 		keys = append(keys, settingOf(key))
 	})
-	return append(keys, "billing.weights", "device") // which have no default
+	return append(keys, "billing.weights", "device", "advice") // which have no default
 }
 
-// settingOf returns the key of a setting: all [[device]] tables together are one.
+// settingOf returns the key of a setting: all [[device]] tables together are one, and so are all
+// [[advice]] tables.
 func settingOf(key []string) string {
-	if under(key, []string{"device"}) {
-		return "device"
+	for _, list := range []string{"device", "advice"} {
+		if under(key, []string{list}) {
+			return list
+		}
 	}
 	return strings.ToLower(strings.Join(key, "."))
 }

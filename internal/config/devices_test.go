@@ -70,6 +70,7 @@ func TestShownTakesADevice(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	_, example, found := strings.Cut(string(text), "# [[device]]\n")
+	example, _, _ = strings.Cut(example, adviceExample)
 	var lines []string
 	for line := range strings.Lines(example) {
 		if line = strings.TrimPrefix(line, "# "); strings.Contains(line, " = ") {

@@ -15,10 +15,12 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/condition"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/delivery"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/plugin"
+	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/reports"
 	"github.com/hookhost/hookhost/internal/settings"
 )
@@ -63,6 +65,18 @@ func (c *configuration) reportTargets() delivery.Targets {
 func (c *configuration) reportBounds() reports.Bounds {
 	r := c.file.Load().Reports
 	return reports.Bounds{Age: time.Duration(r.Keep), Size: int64(r.KeepSize)}
+}
+
+// siteAdvice returns the site's advice in the configuration in force.
+func (c *configuration) siteAdvice() []report.Rule {
+	var rules []report.Rule
+	for _, a := range c.file.Load().Advice {
+		when, err := condition.Parse(a.When)
+		if err == nil { // it was checked
+			rules = append(rules, report.Rule{When: when, Text: a.Text, Link: a.Link})
+		}
+	}
+	return rules
 }
 
 // Reload reads the configuration and the registered hooks again. On an error everything stays as it

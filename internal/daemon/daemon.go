@@ -85,6 +85,7 @@ func open(o *Options) (*daemon, error) {
 		node: node, state: o.State, clock: clock, store: store, tree: tree, log: log,
 		present: d.meter.Present, started: make(chan struct{}),
 	}
+	d.jobs.siteAdvice = d.conf.siteAdvice
 	d.jobs.reports = o.OpenReports(d.conf.reportBounds, func(err error) { log.Error(err) })
 	d.delivery = delivery.Open(d.conf.reportTargets, log)
 	d.leftovers = &leftovers{
@@ -116,7 +117,7 @@ func (d *daemon) openHost(cfg *config.File, self hostapi.ProcessID, kernel cgrou
 		Finished: d.delivery.Send,
 		PBSHas:   d.mom.has, PBSStarts: d.mom.starts,
 		Populated: kernel.populated, SisterUsage: d.mom.sisterUsage,
-		Observer: d.metrics,
+		Observer: d.metrics, SiteAdvice: d.conf.siteAdvice,
 	})
 	if err != nil {
 		return err

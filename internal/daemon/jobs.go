@@ -13,6 +13,7 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/host"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/report"
 	"github.com/hookhost/hookhost/internal/reports"
 )
 
@@ -28,6 +29,8 @@ type jobs struct {
 	log     *logrus.Entry
 	// present reads the current usage of a job.
 	present func(id string) (api.Present, error)
+	// siteAdvice returns the site's advice in force.
+	siteAdvice func() []report.Rule
 	// started is closed when hooks have started for the first time, or their time to do so is over.
 	started chan struct{}
 

@@ -41,6 +41,7 @@ func (j *jobs) Report(ctx context.Context, id string, may func(*hostapi.Job) boo
 	now := j.clock.Now()
 	r := report.FromRecord(record, time.Time{}, record.Elapsed(now))
 	r.WalltimeLeft = timeLeft(record, now)
+	r.Advise(j.siteAdvice())
 	return json.Marshal(r)
 }
 
@@ -145,12 +146,13 @@ func (j *jobs) live(f report.Filter, may func(uid int) bool) []*report.Report {
 	if f.Limit > 0 {
 		records = records[:min(f.Limit, len(records))]
 	}
-	reports := make([]*report.Report, len(records))
+	reports, advice := make([]*report.Report, len(records)), j.siteAdvice()
 	for i, record := range records {
 		j.atPresent(record)
 		now := j.clock.Now()
 		reports[i] = report.FromRecord(record, time.Time{}, record.Elapsed(now))
 		reports[i].WalltimeLeft = timeLeft(record, now)
+		reports[i].Advise(advice)
 	}
 	return reports
 }

@@ -70,7 +70,8 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	r := &jobstate.Record{Job: &hostapi.Job{ID: "1.srv", RunCount: 1}, Phase: hostapi.PhaseRunning, Begun: began}
 	must.NoError(t, store.Update("1.srv", func(*jobstate.Record) (*jobstate.Record, error) { return r, nil }))
-	j := &jobs{node: "n1", clock: clock, store: store, reports: finishedIn(t, dir), log: logrus.NewEntry(logrus.New()),
+	j := &jobs{node: "n1", clock: clock, store: store, siteAdvice: func() []report.Rule { return nil },
+		reports: finishedIn(t, dir), log: logrus.NewEntry(logrus.New()),
 		present: func(string) (api.Present, error) { return api.Present{}, api.ErrNotFound }}
 	for i, start := range []time.Time{began, began.Add(-time.Hour)} {
 		end := time.Now().Add(-time.Duration(i) * time.Hour)
@@ -130,8 +131,9 @@ func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
 		"2.spread": {CPUSeconds: new(7200.0), MemBytes: new(int64(100 << 20))},
 		"4.idle":   {CPUSeconds: new(0.5), MemBytes: new(int64(1 << 20))},
 	}
-	j := &jobs{node: "n1", clock: clock, store: store, reports: finishedIn(t, t.TempDir()),
-		log: logrus.NewEntry(logrus.New()), present: func(id string) (api.Present, error) {
+	j := &jobs{node: "n1", clock: clock, store: store, siteAdvice: func() []report.Rule { return nil },
+		reports: finishedIn(t, t.TempDir()),
+		log:     logrus.NewEntry(logrus.New()), present: func(id string) (api.Present, error) {
 			uses, ok := now[id]
 			if !ok {
 				return uses, api.ErrNotFound
@@ -152,7 +154,7 @@ func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
 	list := report.List{Sort: "job", Columns: strings.Split(columns, ",")}
 	must.NoError(t, list.CSV()(&table, slices.Values(reports)))
 	must.Equal(t, "the table", columns+`
-1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,killed by OOM: ask for more than mem=400mb
+1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,try mem=600mb: mem=400mb was too little
 2.spread,running,3600,4,,,,,0,,,
 3.ending,running,3600,2,,,,,0,,,
 4.idle,running,3600,2,0.5,0.000,1048576,0.003,0,,,idle: 0.5 s of cpu time in 01:00:00

@@ -32,7 +32,7 @@ func victim(dir string) {
 		Node: "n1", Self: self, Store: store, Processes: &processes{},
 		Registry: &plugin.Registry{Dir: filepath.Join(dir, "hooks.d"), AllowUnsafePaths: true},
 		Log:      logrus.NewEntry(log), RuntimeDir: filepath.Join(dir, "run"), StartTimeout: 30 * time.Second,
-		Observer: &tally{},
+		Observer: &tally{}, SiteAdvice: noAdvice,
 	})
 	if err != nil {
 		panic(err)

@@ -90,7 +90,7 @@ func (n *node) open() *Host {
 		Node: "n1", Self: self, Registry: n.registry, Store: n.store, Reports: n.finished, Processes: n.procs,
 		Log: n.log.Entry(), RuntimeDir: filepath.Join(n.dir, "run"), Fallback: n.removed, StartTimeout: time.Minute,
 		Populated: func(string) (bool, error) { return false, nil },
-		Observer:  &tally{}, Ended: func() {},
+		Observer:  &tally{}, Ended: func() {}, SiteAdvice: noAdvice,
 		Finished:    func(*report.Report, series.Job) {},
 		SisterUsage: func(*jobstate.Record, []string) map[string]SisterUsage { return nil },
 		PBSHas:      func(*hostapi.Job, string) (bool, error) { return true, nil },
@@ -256,3 +256,6 @@ func (r *remover) list() []string {
 	defer r.mu.Unlock()
 	return slices.Clone(r.jobs)
 }
+
+// noAdvice is a site's that gives none.
+func noAdvice() []report.Rule { return nil }

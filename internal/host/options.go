@@ -51,6 +51,8 @@ type Options struct {
 	Observer  Observer
 	// Ended is called when a job's record is gone. It must not wait.
 	Ended func()
+	// SiteAdvice returns the site's advice for the reports of jobs that end.
+	SiteAdvice func() []report.Rule
 	// Finished is called with each report that Reports has got, and the series of its hosts. It
 	// must not wait.
 	Finished func(r *report.Report, points series.Job)

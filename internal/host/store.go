@@ -62,9 +62,12 @@ func (h *Host) forget(id string) error {
 // to disk nor to memory, the record stays, and Reconcile tries again.
 func (h *Host) archive(rec *jobstate.Record, e hostapi.Event) error {
 	if e == hostapi.EventEnd || !rec.Launched.IsZero() {
-		bare := *rec
-		bare.Hosts = series.Without(rec.Hosts)
-		r := report.FromRecord(&bare, rec.Ended.Wall, rec.Elapsed(rec.Ended))
+		rec.StampNotes(time.Now()) // the end's notes, which the store has not seen
+		whole := *rec
+		whole.Hosts = h.opt.Store.Hosts(rec) // advice needs the series
+		r := report.FromRecord(&whole, rec.Ended.Wall, rec.Elapsed(rec.Ended))
+		r.Advise(h.opt.SiteAdvice())
+		r.Hosts = series.Without(r.Hosts)
 		points := h.opt.Store.Series(rec)
 		err := h.opt.Reports.Write(r, points)
 		var waits *reports.WaitingError

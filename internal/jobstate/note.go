@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -47,4 +48,13 @@ func add(list, texts []string, most int) []string {
 		}
 	}
 	return list
+}
+
+// StampNotes sets the time of notes that have none. The store does this with each change, so a
+// note's time is that of the change that added it.
+func (rec *Record) StampNotes(at time.Time) {
+	at = at.Round(0).Truncate(time.Millisecond)
+	for len(rec.NoteTimes) < len(rec.Notes) {
+		rec.NoteTimes = append(rec.NoteTimes, at)
+	}
 }

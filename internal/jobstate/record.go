@@ -66,6 +66,8 @@ type Record struct {
 	Reported Reported          `json:"reported,omitzero"`
 	Diag     map[string]string `json:"diag,omitempty"` // by host: diag_messages
 	Notes    []string          `json:"notes,omitempty"`
+	// NoteTimes says when each of Notes was added, in their order (see StampNotes).
+	NoteTimes []time.Time `json:"note_times,omitempty"`
 	// Told holds the lines for the job's standard error that epilogue passes on, in order and each
 	// once.
 	Told []string `json:"told,omitempty"`

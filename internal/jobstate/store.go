@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/disk"
@@ -185,6 +186,7 @@ func (s *Store) Update(id string, fn func(*Record) (*Record, error)) error {
 		if err := rec.check(id); err != nil {
 			return fmt.Errorf("update job %s: %w", id, err)
 		}
+		rec.StampNotes(time.Now())
 		points = s.moveSeries(id, rec)
 		if after, err = encode(id, rec); err != nil {
 			return fmt.Errorf("update job %s: %w", id, err)

@@ -15,6 +15,9 @@ type JobStatus struct {
 	// Comment is the server's or the scheduler's, such as why a job is not running.
 	Comment string
 
+	// Terminated means that the job was ended on request, as by qdel. Accounting does not say it.
+	Terminated bool
+
 	Start      time.Time // of the run
 	End        time.Time // zero while the job lives
 	ExitStatus *int      // PBS's Exit_status; nil while the job's leading program runs

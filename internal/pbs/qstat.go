@@ -38,6 +38,10 @@ type qstatJob struct {
 	zone       *time.Location
 }
 
+// substateTerminated is the substate of a job that was ended on request (src/include/job.h,
+// JOB_SUBSTATE_TERMINATED).
+const substateTerminated = 91
+
 func (j qstatJob) status(id string) JobStatus {
 	user, _, _ := strings.Cut(j.text("Job_Owner"), "@")
 	if euser := j.text("euser"); euser != "" { // the job runs as this user; only managers see it
@@ -49,6 +53,7 @@ func (j qstatJob) status(id string) JobStatus {
 		SessionID: j.number("session_id"), RunCount: j.number("run_count"), RunVersion: j.number("run_version"),
 		ExecHost: j.text("exec_host"), ExecVnode: j.text("exec_vnode"),
 		ResourceList: j.resources("Resource_List"), ResourcesUsed: j.resources("resources_used"),
+		Terminated: j.number("substate") == substateTerminated,
 	}
 	if n, err := strconv.Atoi(j.text("Exit_status")); err == nil {
 		s.ExitStatus = &n

@@ -15,7 +15,14 @@ type bar struct {
 	part   *float64 // of what was available; nil is unknown, and has no bar
 	amount string
 	marked bool // highlighted, whatever its part is
+	limits bool // of something that ends the job when it is used up, such as memory
 }
+
+// nearFull is the part from which such a bar is red.
+const nearFull = 0.9
+
+// isRed reports whether the bar warns. Busy cpus are no reason to.
+func (b bar) isRed() bool { return b.marked || b.limits && b.part != nil && *b.part > nearFull }
 
 const (
 	mostBars  = 8 // how many of one kind are shown; of more, only the outstanding ones

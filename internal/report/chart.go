@@ -1,7 +1,7 @@
 package report
 
 import (
-	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -24,6 +24,8 @@ type chartLine struct {
 	name   string
 	times  []int64
 	values hostapi.Column
+	gauge  bool     // a value is the greatest since the previous one, not the mean
+	peak   *float64 // the greatest value that was ever measured; nil: that of the line
 }
 
 // measure is a quantity that is measured over time.
@@ -71,17 +73,16 @@ var deviceMeasures = []measure{
 	{title: "GPU power", unit: watts, columns: []measureColumn{{hostapi.ColumnPowerWatts, ""}}},
 }
 
-// charts returns the charts of the job, none if no series is known. For a job with many hosts they
-// show those of spreadHosts.
+// charts returns the charts of the job, none if no series is known.
 func (r *Report) charts() []chart {
 	var list []chart
-	hosts := r.spreadHosts()
+	hosts := r.drawn(mostLines)
 	for _, m := range hostMeasures {
-		limit := r.limitOfAll(m, hosts)
+		limit := limitOfAll(m, hosts)
 		if len(hosts) == 1 {
 			p := chart{measure: m, limit: limit}
 			for _, c := range m.columns {
-				p.add(c.text, r.Hosts[hosts[0]].Series, c.name)
+				p.addHost(c.text, hosts[0].HostUsage, c.name)
 			}
 			list = append(list, p)
 			continue
@@ -94,8 +95,8 @@ func (r *Report) charts() []chart {
 			if i > 0 {
 				p.limit = nil
 			}
-			for _, host := range hosts {
-				p.add(host, r.Hosts[host].Series, c.name)
+			for _, h := range hosts {
+				p.addHost(h.name, h.HostUsage, c.name)
 			}
 			list = append(list, p)
 		}
@@ -105,12 +106,12 @@ func (r *Report) charts() []chart {
 }
 
 // limitOfAll returns the limit that all of the hosts share, or nil.
-func (r *Report) limitOfAll(m measure, hosts []string) *float64 {
+func limitOfAll(m measure, hosts []drawn) *float64 {
 	var limit *float64
-	for _, host := range hosts {
+	for _, h := range hosts {
 		var of *float64
 		if m.limit != nil {
-			of = m.limit(r.Hosts[host])
+			of = m.limit(h.HostUsage)
 		}
 		if of == nil || limit != nil && *limit != *of {
 			return nil
@@ -141,7 +142,59 @@ func (c *chart) add(name string, s *hostapi.Series, column string) {
 	if s == nil || s.Columns[column] == nil || s.Check() != nil {
 		return
 	}
-	c.lines = append(c.lines, chartLine{name, s.Times, s.Columns[column]})
+	c.lines = append(c.lines, chartLine{name: name, times: s.Times, values: s.Columns[column],
+		gauge: series.IsGauge(column)})
+}
+
+// addHost adds a line of a host. The peak of its memory is that of the samples, of which a series
+// does not have each.
+func (c *chart) addHost(name string, h *hostapi.HostUsage, column string) {
+	had := len(c.lines)
+	c.add(name, h.Series, column)
+	if column == hostapi.ColumnRSSBytes && h.MemBytes != nil && len(c.lines) > had {
+		c.lines[had].peak = new(float64(*h.MemBytes))
+	}
+}
+
+// meaning says what a point of the chart is: "30 s mean".
+func (c chart) meaning() string {
+	if len(c.lines) == 0 {
+		return ""
+	}
+	return meaning(c.lines[0].times, c.lines[0].gauge)
+}
+
+// meaning says what a value at these times is.
+func meaning(times []int64, gauge bool) string {
+	step := stepOf(times)
+	switch {
+	case step == 0:
+		return ""
+	case gauge:
+		return "most in " + stepText(step)
+	}
+	return stepText(step) + " mean"
+}
+
+// stepOf returns the usual distance of two points, in seconds; 0 if there are none.
+func stepOf(times []int64) int64 {
+	var steps []int64
+	for i := 1; i < len(times); i++ {
+		steps = append(steps, times[i]-times[i-1])
+	}
+	if len(steps) == 0 {
+		return 0
+	}
+	slices.Sort(steps)
+	return steps[len(steps)/2]
+}
+
+// stepText is short, to fit beside a title: "30 s", "5 min".
+func stepText(seconds int64) string {
+	if seconds < 120 {
+		return fmt.Sprintf("%d s", seconds)
+	}
+	return fmt.Sprintf("%d min", (seconds+30)/60)
 }
 
 // most returns the greatest value of a line; NaN if none was measured.
@@ -153,27 +206,6 @@ func (c chart) most() float64 {
 		each = append(each, l.most())
 	}
 	return series.Greatest(each)
-}
-
-// spreadHosts returns the hosts to draw, from those that have a series. If there are too many to
-// distinguish, it selects hosts spread evenly by cpu time: the least, the most and some in between.
-func (r *Report) spreadHosts() []string {
-	hosts := slices.DeleteFunc(r.hostNames(), func(host string) bool { return r.Hosts[host].Series == nil })
-	if len(hosts) <= mostLines {
-		return hosts
-	}
-	cput := func(host string) float64 {
-		if seconds := r.Hosts[host].CPUTSeconds; seconds != nil {
-			return *seconds
-		}
-		return -1
-	}
-	slices.SortStableFunc(hosts, func(a, b string) int { return cmp.Compare(cput(a), cput(b)) })
-	spread := make([]string, mostLines)
-	for i := range spread {
-		spread[i] = hosts[i*(len(hosts)-1)/(mostLines-1)]
-	}
-	return spread
 }
 
 // chartSpan returns the start and end of the charts: all charts of a report have the same time

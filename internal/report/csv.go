@@ -77,7 +77,19 @@ var csvColumns = []csvColumn{
 	{"notes", func(r *Report, _ totals) string { return harmless(strings.Join(r.Notes, "; ")) }},
 	{"energy_joules", func(r *Report, _ totals) string { return csvCell(r.energy(), csvFloat) }},
 	{"billing", func(r *Report, _ totals) string { return csvCell(r.billing(), csvFloat) }},
-	{"state", func(r *Report, _ totals) string { return r.stateWord() }},
+	{"state", func(r *Report, _ totals) string { return r.outcome().State }},
+	{"outcome", func(r *Report, _ totals) string {
+		if r.Start == nil && r.End == nil {
+			return ""
+		}
+		return r.outcome().Words
+	}},
+	{"walltime_efficiency", func(_ *Report, t totals) string {
+		if t.walltime == nil || t.wallLimit == nil || *t.wallLimit <= 0 {
+			return ""
+		}
+		return csvRatio(t.walltime.Seconds()/t.wallLimit.Seconds(), true)
+	}},
 }
 
 // WriteCSV writes a line with the column names, and a row for each report, according to RFC 4180.

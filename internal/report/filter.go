@@ -16,6 +16,7 @@ import (
 type Filter struct {
 	Job    string    // the id, or its beginning up to a dot; see pbs.NamesJob
 	Name   string    // of the job; case does not matter
+	Array  string    // of which the jobs are subjobs; see pbs.InArray
 	User   string    // the owner, by name or number
 	Since  time.Time // ended then or later, or has not ended
 	Until  time.Time // ended before
@@ -33,7 +34,11 @@ const (
 	stateFailed   = "failed"
 	stateKilled   = "killed"
 	stateOOM      = "oom"
-	stateNone     = "not_started"
+	stateTimeout  = "timeout"
+	// Ended on request: qdel, qrerun, preemption.
+	stateCancelled = "cancelled"
+	stateNode      = "node_failure"
+	stateNone      = "not_started"
 )
 
 // states maps each state to a function that reports whether a job is in it.
@@ -43,33 +48,23 @@ var states = map[string]func(*Report) bool{
 	stateOK:       func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && *r.ExitStatus == 0 },
 	stateFailed:   func(r *Report) bool { return r.End != nil && (r.ExitStatus == nil || *r.ExitStatus != 0) },
 	stateKilled:   func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && signalOf(*r.ExitStatus) > 0 },
-	stateOOM:      func(r *Report) bool { return r.End != nil && r.totals().oomKills > 0 },
-	stateNone:     func(r *Report) bool { return r.NotStarted },
+	stateOOM: func(r *Report) bool {
+		return r.End != nil && (r.totals().oomKills > 0 || r.outcome().State == stateOOM)
+	},
+	stateTimeout:   func(r *Report) bool { return r.outcome().State == stateTimeout },
+	stateCancelled: func(r *Report) bool { return r.outcome().State == stateCancelled },
+	stateNode:      func(r *Report) bool { return r.outcome().State == stateNode },
+	stateNone:      func(r *Report) bool { return r.NotStarted },
 }
 
 // StateNames returns the states that a Filter knows.
 func StateNames() []string {
-	return []string{stateRunning, stateFinished, stateOK, stateFailed, stateKilled, stateOOM, stateNone}
-}
-
-// stateWord returns the value of the column state: the most informative state.
-func (r *Report) stateWord() string {
-	if r.Start == nil && r.End == nil {
-		return ""
-	}
-	for _, name := range []string{stateRunning, stateNone, stateOK, stateOOM, stateKilled} {
-		if states[name](r) {
-			return name
-		}
-	}
-	if r.ExitStatus == nil {
-		return ""
-	}
-	return stateFailed
+	return slices.Concat([]string{stateRunning, stateFinished}, endStates)
 }
 
 // endStates are the states of jobs that have ended, except stateFinished.
-var endStates = []string{stateOK, stateFailed, stateKilled, stateOOM, stateNone}
+var endStates = []string{stateOK, stateFailed, stateKilled, stateOOM, stateTimeout, stateCancelled, stateNode,
+	stateNone}
 
 // States returns the states of a job that has ended, except finished, in a fixed order.
 func (r *Report) States() []string {
@@ -78,10 +73,12 @@ func (r *Report) States() []string {
 
 // AllStates returns every result that States can have.
 func AllStates() [][]string {
-	var all [][]string
-	for _, status := range [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}} {
-		for _, more := range [][]string{nil, {stateOOM}, {stateNone}, {stateOOM, stateNone}} {
-			all = append(all, slices.Concat(status, more))
+	all := [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}}
+	for _, more := range [][]string{{stateOOM}, {stateTimeout, stateCancelled, stateNode}, {stateNone}} {
+		for _, states := range slices.Clone(all) {
+			for _, state := range more {
+				all = append(all, slices.Concat(states, []string{state}))
+			}
 		}
 	}
 	return all
@@ -117,6 +114,7 @@ func (f Filter) Matches(r *Report) bool {
 	switch {
 	case f.Job != "" && !f.MatchesJob(r):
 	case f.Name != "" && !strings.EqualFold(f.Name, r.Name):
+	case f.Array != "" && !pbs.InArray(f.Array, r.Job):
 	case f.User != "" && !f.ofUser(r):
 	case !f.Since.IsZero() && r.End != nil && r.End.Before(f.Since):
 	case !f.Until.IsZero() && (r.End == nil || !r.End.Before(f.Until)):
@@ -168,6 +166,7 @@ func (f Filter) Values() url.Values {
 	}
 	set("job", f.Job, f.Job != "")
 	set("name", f.Name, f.Name != "")
+	set("array", f.Array, f.Array != "")
 	set("user", f.User, f.User != "")
 	set("since", f.Since.Format(time.RFC3339Nano), !f.Since.IsZero())
 	set("until", f.Until.Format(time.RFC3339Nano), !f.Until.IsZero())
@@ -186,6 +185,8 @@ func ParseFilter(v url.Values) (f Filter, err error) {
 			f.Job = value
 		case "name":
 			f.Name = value
+		case "array":
+			f.Array = value
 		case "user":
 			f.User = value
 		case "since":

@@ -36,6 +36,11 @@ func TestStatesOfJobs(t *testing.T) {
 		{"oom of a child", "ok", jobOf(end, func(r *jobstate.Record) {
 			r.ExitStatus, r.Hosts["n1"].OOMKills = ptr(0), ptr(int64(1))
 		}), []string{"finished", "ok", "oom"}},
+		{"out of time", "timeout", jobOf(end, status(-29)), []string{"finished", "failed", "timeout"}},
+		{"cancelled", "cancelled", jobOf(end, func(r *jobstate.Record) {
+			r.ExitStatus, r.Terminated = ptr(271), true
+		}), []string{"finished", "failed", "killed", "cancelled"}},
+		{"lost its host", "node_failure", jobOf(end, status(-20)), []string{"finished", "failed", "node_failure"}},
 		{"not started", "not_started", jobOf(end, func(r *jobstate.Record) {
 			r.Launched, r.ExitStatus = jobstate.Moment{}, ptr(-2)
 		}), []string{"finished", "failed", "not_started"}},
@@ -47,7 +52,7 @@ func TestStatesOfJobs(t *testing.T) {
 			}
 		}
 		must.Equal(t, tt.name, tt.states, matched)
-		must.Equal(t, tt.name, tt.word, tt.r.stateWord())
+		must.Equal(t, tt.name, tt.word, tt.r.outcome().State)
 	}
 }
 
@@ -70,6 +75,7 @@ func TestFilterChoosesByUserHostAndEnd(t *testing.T) {
 		"part of a name":  {Filter{States: all, Name: r.Name[1:]}, false, false},
 		"its user":        {Filter{States: all, User: "alice"}, true, true},
 		"its user's uid":  {Filter{States: all, User: "1000"}, true, true},
+		"an array":        {Filter{States: all, Array: "104[]"}, false, false},
 		"another user":    {Filter{States: all, User: "bob"}, false, false},
 		"another number":  {Filter{States: all, User: "0"}, false, false},
 		"a host":          {Filter{States: all, Host: "n4"}, true, false},

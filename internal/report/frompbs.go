@@ -24,7 +24,7 @@ func FromPBS(s *pbs.JobStatus) *Report {
 	r := &Report{
 		Job: s.ID, Name: s.Name, Owner: owner(job.Owner), Start: known(s.Start), End: known(s.End),
 		ExitStatus: s.ExitStatus, PBSJob: job, ResourcesUsed: Used{}, DiagMessages: diagnoses(s.ResourcesUsed),
-		NotStarted: s.Ended() && s.Start.IsZero() && s.ExitStatus != nil,
+		Terminated: s.Terminated, NotStarted: s.Ended() && s.Start.IsZero() && s.ExitStatus != nil,
 	}
 	maps.Copy(r.ResourcesUsed, s.ResourcesUsed)
 	for _, name := range byHost {
@@ -33,16 +33,14 @@ func FromPBS(s *pbs.JobStatus) *Report {
 	if n := s.ResourceList["ncpus"]; r.ResourcesUsed["ncpus"] == "" && n != "" {
 		r.ResourcesUsed["ncpus"] = n
 	}
-	note := r.addHosts(s)
-	r.complete()
-	r.Imbalance = imbalance(r.Hosts)
-	r.Notes = append(r.Notes, advice(r)...)
-	if note != "" {
+	if note := r.addHosts(s); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
 	if s.Start.IsZero() && s.Comment != "" {
 		r.Notes = append(r.Notes, s.Comment)
 	}
+	r.complete()
+	r.conclude()
 	return r
 }
 

@@ -37,8 +37,8 @@ func TestReportFromPBSHasTheUsageOfEachHost(t *testing.T) {
 		}
 	}
 	totals := two.totals()
-	if eff, ok := totals.cpuEfficiency(); !ok || eff < 0.1 || eff > 1 {
-		t.Errorf("efficiency %v, %t", eff, ok)
+	if totals.cput == nil || totals.cput.Round(time.Second) != 4*time.Second {
+		t.Errorf("cput %v", totals.cput)
 	}
 	if eff, ok := totals.memEfficiency(); !ok || eff < 0.3 || eff > 0.35 {
 		t.Errorf("memory %v, %t", eff, ok)
@@ -56,14 +56,15 @@ func TestReportFromPBSOfAJobThatHasNotEnded(t *testing.T) {
 	reports := fromQstat(t)
 	for id, tt := range map[string]struct {
 		started, ended bool
-		note           string
+		words, note    string
 	}{
-		"3.node1": {false, false, ""},
-		"4.node1": {false, true, ""},
-		"5.node1": {true, false, ""},
-		"6.node1": {false, false, "Can Never Run: "},
+		"3.node1": {false, false, "not started", ""},
+		"4.node1": {false, true, "cancelled", ""},
+		"5.node1": {true, false, "running", ""},
+		"6.node1": {false, false, "not started", "Can Never Run: "},
 	} {
 		r := reports[id]
+		must.Equal(t, id, tt.words, r.Outcome.Words)
 		if (r.Start != nil) != tt.started || (r.End != nil) != tt.ended || r.ExitStatus != nil ||
 			!strings.Contains(strings.Join(r.Notes, "\n"), tt.note) {
 			t.Errorf("%+v", r)

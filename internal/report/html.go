@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 )
@@ -98,11 +99,13 @@ func (h HTML) page(title string) documentPage {
 type reportDocument struct {
 	Heading, Job, Owner, Queue string
 	State                      string
+	Reasons                    []string
 	Bad                        bool
-	Notes                      []string
+	Advice                     []Advice
 	Rows                       []documentRow
 	Pictures                   []picture
-	Spread                     string // which of many hosts the pictures show
+	Spread                     string // what the lines are if there are many hosts
+	Notes, Kernel              []string
 }
 
 // WriteReport writes the document of one report.
@@ -115,10 +118,18 @@ func (h HTML) WriteReport(w io.Writer, r *Report) error {
 
 func (r *Report) document(heading string) *reportDocument {
 	var facts documentSheet
+	r.writeMessages(&facts)
 	r.writeFacts(&facts)
+	outcome := r.outcome()
+	notes, kernel := r.remarks()
+	var reasons []string
+	if outcome.Reason != "" {
+		reasons = []string{printable(outcome.Reason)}
+	}
 	d := &reportDocument{
-		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner), State: printable(r.state()),
-		Bad: r.bad(), Notes: printables(r.Notes), Rows: facts.rows,
+		Heading: heading, Job: printable(r.Job), Owner: printable(r.Owner),
+		State: printable(outcome.Words), Reasons: reasons, Bad: r.bad(), Advice: printableAdvice(r.Advice),
+		Rows: facts.rows, Notes: printables(notes), Kernel: printables(kernel),
 	}
 	if r.PBSJob != nil {
 		d.Queue = printable(r.PBSJob.Queue)
@@ -128,11 +139,8 @@ func (r *Report) document(heading string) *reportDocument {
 	for _, c := range charts {
 		d.Pictures = append(d.Pictures, c.draw(from, to))
 	}
-	if shown := len(r.spreadHosts()); shown > 0 && shown < len(r.Hosts) {
-		d.Spread = fmt.Sprintf("%d of %d hosts", shown, len(r.Hosts))
-		if shown == mostLines {
-			d.Spread += ", from the one that used least cpu time to the one that used most"
-		}
+	if n := len(r.withSeries()); n > mostLines {
+		d.Spread = fmt.Sprintf("The lines are the greatest, the median and the least of %d hosts at each time.", n)
 	}
 	return d
 }
@@ -152,6 +160,15 @@ func printables(texts []string) []string {
 	var list []string
 	for _, text := range texts {
 		list = append(list, printable(text))
+	}
+	return list
+}
+
+func printableAdvice(list []Advice) []Advice {
+	list = slices.Clone(list)
+	for i := range list {
+		a := &list[i]
+		a.Try, a.Text, a.Link = printable(a.Try), printable(a.Text), printable(a.Link)
 	}
 	return list
 }

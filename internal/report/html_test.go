@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -150,6 +152,21 @@ func TestHTMLOfHostileNamesHasTheElementsOfOthers(t *testing.T) {
 	}
 }
 
+// Memory ends a job when it is used up. Busy cpus are what the job asked them for.
+func TestBarsOfMemoryAreRedAboveNineTenths(t *testing.T) {
+	for _, tt := range []struct {
+		cput float64
+		mem  int64
+		want int // red bars
+	}{{28800, 9 << 30, 0}, {28800, 143 << 30 / 10, 0}, {28800, 145 << 30 / 10, 1}, {100, 16 << 30, 1}} {
+		r := fromRecord(caseRecord("1.srv", "x", func(r *jobstate.Record) {
+			r.Hosts["n1"] = caseHost(tt.cput, tt.mem)
+		}), begun.Add(time.Hour))
+		document := htmlOf(t, r)
+		must.Equal(t, fmt.Sprint(tt), tt.want, strings.Count(document, `class="bar bad"`))
+	}
+}
+
 func TestHTMLOfAThousandHostsIsBounded(t *testing.T) {
 	r := charted(t, "imbalanced")
 	full := map[string]func(float64) float64{}
@@ -170,7 +187,7 @@ func TestHTMLOfAThousandHostsIsBounded(t *testing.T) {
 	if len(document) > 500<<10 {
 		t.Errorf("%d KiB", len(document)>>10)
 	}
-	for _, want := range []string{"node0000", "node0999", "8 of 1000 hosts, from the one", "1000 more"} {
+	for _, want := range []string{"the greatest, the median and the least of 1000 hosts", "median <i>", "1000 more"} {
 		if !strings.Contains(document, want) {
 			t.Errorf("no %q", want)
 		}
@@ -188,8 +205,8 @@ func FuzzDocumentOfAnyReport(f *testing.F) {
 	}
 	f.Add([]byte(`{"job":"1","start":"0001-01-01T00:00:00Z","hosts":{"<b>":{"ncpus":-1,"mem_limit_bytes":-7,` +
 		`"series":{"times":[1,9223372036854775807],"columns":{"cpu":[1e308,null],"rss_bytes":[-1,5e-324]}}}}}`))
-	known := strings.Fields("html head meta title style body main header h1 p section dl dt dd span svg rect line " +
-		"text path g figure figcaption b i code")
+	known := strings.Fields("html head meta title style body main header h1 h2 p section dl dt dd span svg rect line " +
+		"text path g figure figcaption b i code small details summary")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := FromArchive(text)
 		if err != nil {

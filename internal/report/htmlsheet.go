@@ -21,7 +21,7 @@ type documentRow struct {
 type documentBar struct {
 	Name, Width, Percent, Amount string
 	Each                         bool // a part of the total that the previous bar shows
-	Marked                       bool
+	Red                          bool
 }
 
 // row returns the row of a label. Without a label it returns the previous row.
@@ -62,7 +62,7 @@ func (s *documentSheet) bars(label string, all *bar, each []bar) {
 }
 
 func newDocumentBar(name string, b bar) documentBar {
-	d := documentBar{Name: printable(name), Amount: printable(b.amount), Marked: b.marked}
+	d := documentBar{Name: printable(name), Amount: printable(b.amount), Red: b.isRed()}
 	if b.part != nil {
 		d.Width = coordinate(100 * min(max(*b.part, 0), 1))
 		d.Percent = fmt.Sprintf("%.0f%%", 100**b.part)

@@ -10,9 +10,9 @@ import (
 // tableRow is a job in a table.
 type tableRow struct {
 	URL, Job, Name, Owner string
-	State                 string
+	State, Reason         string
 	Bad                   bool
-	Notes                 []string
+	Headline              string
 	Time, Elapsed         string
 	CPU, Memory           documentBar
 }
@@ -37,10 +37,10 @@ func (h HTML) WriteTable(w io.Writer, reports iter.Seq[*Report]) error {
 }
 
 func (h HTML) row(r *Report) *tableRow {
-	t := r.totals()
+	t, outcome := r.totals(), r.outcome()
 	row := &tableRow{
-		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(r.state()),
-		Bad: r.bad(), Notes: printables(r.Notes),
+		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(outcome.Words),
+		Reason: printable(outcome.Reason), Bad: r.bad(), Headline: printable(r.headline()),
 	}
 	if left := r.WalltimeLeft; left != nil {
 		row.State += ", " + clock(time.Duration(*left*float64(time.Second))) + " left"

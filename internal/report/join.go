@@ -63,7 +63,7 @@ func Join(parts []Part) (*Report, error) {
 	r := *parts[0].Report
 	r.Hosts, r.DiagMessages = maps.Clone(r.Hosts), maps.Clone(r.DiagMessages)
 	r.Missing = maps.Collect(maps.All(r.Missing))
-	r.Notes = []string{}
+	r.Notes, r.NoteTimes = []string{}, nil
 	told, by := map[string]hostapi.Resources{}, map[string]Part{}
 	for i, p := range parts {
 		if err := sameRun(parts[0], p); err != nil {
@@ -92,8 +92,7 @@ func Join(parts []Part) (*Report, error) {
 	all := usage.Sum(told)
 	all["walltime"] = r.ResourcesUsed["walltime"]
 	r.ResourcesUsed = resourcesUsed(&jobstate.Record{Hosts: r.Hosts, ResourcesUsed: all}, r.PBSJob, 0)
-	r.Imbalance = imbalance(r.Hosts)
-	r.Notes = append(r.Notes, advice(&r)...)
+	r.conclude()
 	return &r, nil
 }
 
@@ -165,19 +164,15 @@ func (r *Report) nameOf(host string) string {
 	return host
 }
 
-// addNotes adds the notes of hooks on the part's host. Advice is not added, because it concerns
-// only a part of the job.
+// addNotes adds the notes of hooks on the part's host, with their times. Advice is not added,
+// because it concerns only a part of the job.
 func (r *Report) addNotes(p Part) {
-	partial := advice(p.Report)
-	for _, note := range p.Notes {
-		if slices.Contains(partial, note) {
-			continue
-		}
+	for _, note := range p.noted() {
 		if here := p.measured(); !p.PBSJob.MotherSuperior && len(here) == 1 {
-			note = here[0] + ": " + note
+			note.text = here[0] + ": " + note.text
 		}
-		if !slices.Contains(r.Notes, note) {
-			r.Notes = append(r.Notes, note)
+		if !slices.Contains(r.Notes, note.text) {
+			r.Notes, r.NoteTimes = append(r.Notes, note.text), append(r.NoteTimes, note.at)
 		}
 	}
 }

@@ -117,8 +117,11 @@ func TestJoinedReportHasTheWordsOfEachHost(t *testing.T) {
 	r, err := Join([]Part{words("n4", "0.25"), words("n1", "0.5"), words("n2", "1.0")})
 	must.NoError(t, err)
 	must.Equal(t, "notes", []string{"a note", "n2: a note", "n4: a note",
-		"killed by OOM on n1, n2, n4: ask for more than mem=16gb on each host",
-		"imbalance 3.1 times between n1 and n4: 07:45:00 and 02:30:00 of cpu time"}, sortedButAdvice(r.Notes))
+		"try mem=21gb on each host: mem=16gb was too little on n1, n2, n4; " +
+			"11.9gb were in use half-way",
+		"imbalance 3.1 times between n1 and n4: 07:45:00 and 02:30:00 of cpu time",
+		"try walltime=01:15:00: the job used 49% of 02:00:00; a shorter one may start sooner"},
+		sortedButAdvice(r.Notes))
 	must.Equal(t, "messages", map[string]string{"n1": "killed on n1", "n2": "killed on n2",
 		"n4": "killed on n4"}, r.DiagMessages)
 	for name, want := range map[string]string{"energy": "1.75", "walltime": "00:59:00", "site": "a", "ncpus": "24"} {

@@ -16,7 +16,7 @@ const (
 
 // Text returns the text format for a terminal with this many columns; fewer than 80 count as 80.
 // With blocks, for a terminal that shows UTF-8, plots use block characters. Except for these, and
-// for names that users chose, the text is ASCII. A Painter gets the state of a job that failed in
+// for names that users chose, the text is ASCII. A Painter gets the outcome of a job that failed in
 // the style Bad.
 func Text(columns int, blocks bool) Format {
 	return one(func(r *Report, w io.Writer) error { return r.writeText(w, columns, blocks) }, "\n")

@@ -29,8 +29,8 @@ func TestJobThatDidNotEndWellStandsOut(t *testing.T) {
 		p.Reset()
 		var plain bytes.Buffer
 		must.NoError(t, r.WriteText(&p), r.WriteText(&plain))
-		styled := bytes.Contains(p.Bytes(), []byte("State     <1 finished, "))
-		must.Equal(t, "the state of the report", r == bad, styled)
+		styled := bytes.Contains(p.Bytes(), []byte("Outcome   <1 out of memory: "))
+		must.Equal(t, "the outcome of the report", r == bad, styled)
 		without := bytes.ReplaceAll(bytes.ReplaceAll(p.Bytes(), []byte("<1 "), nil), []byte(">\n"), []byte("\n"))
 		must.Equal(t, "the text is the same", plain.String(), string(without))
 	}

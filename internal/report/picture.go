@@ -16,9 +16,13 @@ const (
 	downParts     = 100.0
 )
 
+// seriesRounding is how much a value of a series may be too great by rounding.
+const seriesRounding = 0.001
+
 // picture is a chart as the template document.html draws it.
 type picture struct {
 	Title  string
+	Of     string // what a point of a line is
 	Lines  []pictureLine
 	Limit  *pictureMark
 	Rows   []pictureMark // of the value axis
@@ -44,11 +48,11 @@ type pictureMark struct {
 // draw makes the picture of a chart. from and to are the same for all charts of a report.
 func (c chart) draw(from, to time.Time) picture {
 	most := c.most()
-	if c.limit != nil {
-		most = max(most, *c.limit)
+	if c.limit != nil && !(most > *c.limit*(1+seriesRounding)) {
+		most = *c.limit
 	}
 	top := c.unit.top(most)
-	pic := picture{Title: printable(c.title), Filled: len(c.lines) == 1 || c.title == "Memory"}
+	pic := picture{Title: printable(c.title), Of: c.meaning(), Filled: len(c.lines) == 1 || c.title == "Memory"}
 	pic.Rows = []pictureMark{beside(1, c.unit.text(top)), beside(0.5, c.unit.text(top/2)), beside(0, "0")}
 	if c.limit != nil {
 		at := downTo(*c.limit / top)
@@ -60,7 +64,14 @@ func (c chart) draw(from, to time.Time) picture {
 	for i, l := range c.lines {
 		line := pictureLine{Class: "l" + strconv.Itoa(i+1), Name: printable(l.name), Most: "not measured"}
 		if v := l.most(); !math.IsNaN(v) {
-			line.Most = c.unit.text(v) + " peak"
+			switch {
+			case l.peak != nil:
+				line.Most = c.unit.text(max(v, *l.peak)) + " peak"
+			case l.gauge:
+				line.Most = c.unit.text(v) + " peak"
+			default:
+				line.Most = c.unit.text(v) + " at most"
+			}
 		}
 		line.Path, line.Low = l.paths(from.Unix(), to.Unix(), top)
 		pic.Lines = append(pic.Lines, line)

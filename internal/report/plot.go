@@ -59,13 +59,14 @@ func (r *Report) writePlots(p *page) {
 	if first.Format(dayLayout) != last.Format(dayLayout) {
 		layout = "2006-01-02 15:04"
 	}
-	p.line("Over time", "%s to %s, %s a character", first.Format(layout), last.Format(layout),
-		clock(time.Duration(float64(to-from)/float64(cells)*float64(time.Second))))
+	p.line("Over time", "%s to %s, %s a character; cpus are %ss", first.Format(layout), last.Format(layout),
+		clock(time.Duration(float64(to-from)/float64(cells)*float64(time.Second))),
+		meaning(plots[0].series.Times, false))
 	for _, l := range plots {
 		p.plot(l, series.Spread(l.series, l.column, from, to, cells))
 	}
-	if more := len(r.Hosts) - mostPlotted; more > 0 {
-		fmt.Fprintf(p, "  %s more\n", count(int64(more), "host", "hosts"))
+	if n := len(r.withSeries()); n > mostPlotted {
+		fmt.Fprintf(p, "  max, median and min of %d hosts at each time\n", n)
 	}
 }
 
@@ -129,13 +130,12 @@ func (r *Report) span(plots []plot) (from, to int64, ok bool) {
 
 // plots returns all possible lines, with hosts to compare below each other.
 func (r *Report) plots() []plot {
-	hosts := r.plottedHosts()
+	hosts := r.drawn(mostPlotted)
 	var cpu, memory, rest []plot
-	for _, host := range hosts {
-		h := r.Hosts[host]
+	for _, h := range hosts {
 		of := func(what, column string, full, least float64, amount func(float64) string) plot {
 			if len(r.Hosts) > 1 {
-				what += " " + host
+				what += " " + h.name
 			}
 			return plot{label: what, series: h.Series, column: column, full: full, least: least, amount: amount}
 		}
@@ -152,6 +152,9 @@ func (r *Report) plots() []plot {
 			limit = float64(*h.MemLimitBytes)
 		}
 		memory = append(memory, of("memory", hostapi.ColumnRSSBytes, limit, limit/8, func(most float64) string {
+			if h.MemBytes != nil { // no series has every sample
+				most = max(most, float64(*h.MemBytes))
+			}
 			if limit == 0 {
 				return "most " + size(most)
 			}
@@ -179,25 +182,4 @@ func (r *Report) gpuPlots() []plot {
 			amount: func(most float64) string { return fmt.Sprintf("most %.0f%%", most) }})
 	}
 	return plots
-}
-
-// plottedHosts returns all hosts if there are few. If there are more, hosts whose cpu usage stands
-// out come first.
-func (r *Report) plottedHosts() []string {
-	hosts := r.hostNames()
-	if len(hosts) <= mostPlotted {
-		return hosts
-	}
-	shown := outstanding(r.hostBars(r.totals().hostCPU))
-	var first, others []string
-	for i, host := range hosts {
-		if shown[i] {
-			first = append(first, host)
-		} else {
-			others = append(others, host)
-		}
-	}
-	chosen := slices.Concat(first, others)[:mostPlotted]
-	slices.Sort(chosen)
-	return chosen
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,7 @@ func TestPlotsAreOfBlocksWhereTheTerminalShowsThem(t *testing.T) {
 	golden(t, "plots-of-blocks.txt", []byte(plotted(t, Text(100, true), rec)))
 }
 
-// Few hosts of many are plotted: those whose use of cpus stands out. A host without a series, or of
-// which nothing was measured, has no line.
+// Of many hosts the extremes and the median are plotted. One host that idles is the least.
 func TestPlotsOfManyHostsAreFew(t *testing.T) {
 	cpuAndMemory := func(cpu, rss func(at float64) float64) *hostapi.Series {
 		return course(map[string]func(float64) float64{hostapi.ColumnCPU: cpu, hostapi.ColumnRSSBytes: rss})
@@ -34,8 +34,9 @@ func TestPlotsOfManyHostsAreFew(t *testing.T) {
 		delete(r.Hosts, "n1")
 	})
 	text := plotted(t, Text(80, false), rec)
-	if !strings.Contains(text, "  cpu node017 ") || strings.Count(text, "  cpu node") != 4 ||
-		!strings.Contains(text, "  56 hosts more\n") || strings.Contains(text, "memory node017") {
+	if strings.Count(text, "\n  cpu ") != 3 || !strings.Contains(text, "most 1.9 of 8 cpus\n") ||
+		!strings.Contains(text, "  max, median and min of 60 hosts at each time\n") ||
+		!strings.Contains(text, "cpus are 60 s means") {
 		t.Errorf("plots:\n%s", text)
 	}
 	for _, h := range rec.Hosts {
@@ -82,4 +83,33 @@ func plotted(t *testing.T, f Format, rec *jobstate.Record) string {
 	var b bytes.Buffer
 	must.NoError(t, f(&b, slices.Values([]*Report{fromRecord(rec, rec.Ended.Wall)})))
 	return b.String()
+}
+
+// The lines over many hosts are those of each time, not of a host. What a host did not measure
+// counts for nothing.
+func TestLinesOverManyHostsAreOfEachTime(t *testing.T) {
+	r := charted(t, "imbalanced")
+	r.Hosts = map[string]*hostapi.HostUsage{}
+	for i := range 11 {
+		h := caseHost(1000, int64(i)<<30)
+		h.Series = course(map[string]func(float64) float64{hostapi.ColumnCPU: func(at float64) float64 {
+			if i == 10 && at > 0.5 {
+				return math.NaN()
+			}
+			return float64((i + int(10*at)) % 11)
+		}})
+		r.Hosts[fmt.Sprintf("n%02d", i)] = h
+	}
+	lines := r.drawn(mostLines)
+	must.Equal(t, "lines", 3, len(lines))
+	for i, want := range []float64{10, 5, 0} {
+		values := lines[i].Series.Columns[hostapi.ColumnCPU]
+		must.Equal(t, lines[i].name+" at first", want, values[0])
+		if last := values[len(values)-2]; math.Abs(last-want) > 1 {
+			t.Errorf("%s at last: %v", lines[i].name, last)
+		}
+		must.NoError(t, lines[i].Series.Check())
+	}
+	must.Equal(t, "peak of memory", int64(10<<30), *lines[0].MemBytes)
+	must.Equal(t, "eleven lines", 11, len(r.drawn(11)))
 }

@@ -30,6 +30,7 @@ type Report struct {
 	Start      *time.Time `json:"start"`       // launch of the first program, or begin before that; nil before both
 	End        *time.Time `json:"end"`         // nil while the job lives
 	ExitStatus *int       `json:"exit_status"` // nil while the leading program runs
+	Outcome    Outcome    `json:"outcome"`
 	// WalltimeLeft is how long a live job may still run, in seconds. It is nil, and not in the
 	// JSON, if the job has no limit or has ended.
 	WalltimeLeft *float64 `json:"walltime_left_seconds,omitempty"`
@@ -37,7 +38,10 @@ type Report struct {
 	ResourcesUsed Used                          `json:"resources_used"`
 	Hosts         map[string]*hostapi.HostUsage `json:"hosts"`         // by host name
 	DiagMessages  map[string]string             `json:"diag_messages"` // by host name
-	Notes         []string                      `json:"notes"`
+	Notes         []string                      `json:"notes"`         // of hooks and the host, then Advice
+	// NoteTimes says when the notes were added, in their order; zero, or too few, if unknown.
+	NoteTimes []time.Time `json:"note_times,omitempty"`
+	Advice    []Advice    `json:"advice,omitempty"`
 
 	// Missing holds, by host, why its last figures are not in the sums. The JSON omits it if no
 	// host is missing. Earlier figures of such a host are in Hosts, and count.
@@ -48,6 +52,9 @@ type Report struct {
 	// NotStarted means that the job has ended with a status without running a program. The JSON has
 	// it only if it is true.
 	NotStarted bool `json:"not_started,omitempty"`
+	// Terminated means that the job was ended on request, as by qdel. The JSON has it only if it is
+	// true.
+	Terminated bool `json:"terminated,omitempty"`
 
 	// PBSJob has the job's request, its hosts, the number of its run, and whether this host was its
 	// mother superior. It omits the hooks' state and resources_used. Nil if unknown.
@@ -56,7 +63,7 @@ type Report struct {
 
 // FromRecord returns the report of a job. end is when the job's last event ended, zero while it
 // lives. elapsed is how long it had run by then, or has run by now (jobstate.Record.Elapsed).
-// Advice (advice.go) is added to the notes. The report shares the record's host entries.
+// The report shares the record's host entries.
 func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Report {
 	job := cmp.Or(rec.Job, &hostapi.Job{})
 	r := &Report{
@@ -70,7 +77,9 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 		Hosts:         maps.Clone(rec.Hosts),
 		DiagMessages:  maps.Clone(rec.Diag),
 		Notes:         slices.Clone(rec.Notes),
+		NoteTimes:     slices.Clone(rec.NoteTimes),
 		Missing:       maps.Clone(rec.Missing),
+		Terminated:    rec.Terminated,
 	}
 	if rec.Job != nil {
 		job := *rec.Job
@@ -80,8 +89,7 @@ func FromRecord(rec *jobstate.Record, end time.Time, elapsed time.Duration) *Rep
 	// On a sister host, a job may have run although no program was launched there.
 	r.NotStarted = r.End != nil && r.ExitStatus != nil && rec.Launched.IsZero() && job.MotherSuperior
 	r.complete()
-	r.Imbalance = imbalance(r.Hosts)
-	r.Notes = append(r.Notes, advice(r)...)
+	r.conclude()
 	return r
 }
 
@@ -100,6 +108,16 @@ func (r *Report) complete() {
 	if r.Notes == nil {
 		r.Notes = []string{}
 	}
+}
+
+// conclude derives from the facts what they mean: the imbalance of hosts, the outcome and advice.
+// Advice of the site stays.
+func (r *Report) conclude() {
+	r.Imbalance = imbalance(r.Hosts)
+	r.Outcome = r.outcome()
+	site := slices.DeleteFunc(slices.Clone(r.Advice), func(a Advice) bool { return !a.Site })
+	r.Advice = append(r.advice(), site...)
+	r.Notes = append(r.Notes, texts(r.Advice)...)
 }
 
 func owner(o hostapi.Owner) string {
@@ -217,5 +235,6 @@ func FromArchive(b json.RawMessage) (*Report, error) {
 	}
 	r.NotStarted = r.NotStarted && r.End != nil && r.ExitStatus != nil
 	r.complete()
+	r.Outcome = r.outcome()
 	return r, nil
 }

@@ -272,7 +272,8 @@ func TestJSONHasTheKeysThatProgramsRead(t *testing.T) {
 		v    any
 		want string
 	}{
-		{"report", top, "diag_messages end exit_status hosts job name notes owner pbs_job resources_used start"},
+		{"report", top, "advice diag_messages end exit_status hosts job name notes outcome owner pbs_job " +
+			"resources_used start"},
 		{"pbs_job", top["pbs_job"], "id in_ms_mom name owner queue resource_list"},
 		{"resources_used", top["resources_used"], "cpupercent cput mem ncpus vmem walltime"},
 		{"host", host, "cgroup_peak_bytes cpus cput_seconds kill mem_bytes mem_limit_bytes mem_source mems ncpus " +
@@ -314,20 +315,6 @@ func TestWalltimeRunsFromLaunchToTheEnd(t *testing.T) {
 	}
 }
 
-func TestExitText(t *testing.T) {
-	for status, want := range map[int]string{
-		0: "exit status 0", 1: "exit status 1", 126: "exit status 126", 128: "exit status 128",
-		129: "killed by SIGHUP (Exit_status 129)",
-		137: "killed by SIGKILL (Exit_status 137)", 143: "killed by SIGTERM (Exit_status 143)",
-		162: "killed by signal 34 (Exit_status 162)", 193: "exit status 193",
-		256: "exit status 256", 265: "killed by SIGKILL (Exit_status 265)", -29: "exit status -29",
-	} {
-		if got := exitText(status); got != want {
-			t.Errorf("%d: %s, want %s", status, got, want)
-		}
-	}
-}
-
 func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 	const m, g = int64(1 << 20), int64(1 << 30)
 	for _, tt := range []struct {
@@ -345,18 +332,18 @@ func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 			[]string{"idle: 0.0 s of cpu time in 00:01:00"}},
 		{"two of eight, or all at times", 8, 2 * time.Minute, time.Minute, 0, 0, 0, true, nil},
 		{"serial", 2, 63 * time.Second, time.Minute, 0, 0, 0, false,
-			[]string{"one of 2 cpus was used: a program that is not parallel needs ncpus=1"}},
+			[]string{"try ncpus=1: one of 2 cpus was used, as by a program that is not parallel"}},
 		{"memory", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false,
-			[]string{"asked for 2gb, used 400mb: 480mb would do"}},
+			[]string{"try mem=480mb: the peak was 400mb of 2gb"}},
 		{"memory that was not asked for", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, false, nil},
 		{"hardly any memory", 1, time.Minute, time.Minute, m, 2 * g, 0, false,
-			[]string{"asked for 2gb, used 1mb: 64mb would do"}},
+			[]string{"try mem=64mb: the peak was 1mb of 2gb"}},
 		{"memory may still grow", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, true, nil},
 		{"little to gain", 1, time.Minute, time.Minute, 10 * m, 500 * m, 0, false, nil},
 		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false,
-			[]string{"killed by OOM: ask for more than mem=2gb"}},
+			[]string{"try mem=3gb: mem=2gb was too little"}},
 		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false,
-			[]string{"killed by OOM: ask for more mem"}},
+			[]string{"memory ran out, and nothing limited the job's: request mem"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rec := &jobstate.Record{Job: &hostapi.Job{ID: "1"}, Launched: moment(begun),
@@ -470,35 +457,28 @@ func FuzzFromArchive(f *testing.F) {
 	})
 }
 
-// A job that was not started is so in its file, too. A job without an end, or on a sister host,
-// is not said to be that.
-func TestNotStarted(t *testing.T) {
+// A percentage of a job that owns its hosts, or that mostly starts, would mislead its owner.
+func TestJobsThatAreNotRated(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		change func(*jobstate.Record)
-		end    time.Time
-		want   string
+		name, place string
+		ran         time.Duration
+		cpu, mem    bool
 	}{
-		{"rejected", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, ended, "not started (Exit_status -16)"},
-		{"ended before its start", func(r *jobstate.Record) { r.ExitStatus = ptr(271) }, ended,
-			"not started (Exit_status 271)"},
-		{"ran", func(r *jobstate.Record) { r.Launched, r.ExitStatus = moment(begun), ptr(-29) }, ended,
-			"finished, exit status -29"},
-		{"on a sister host", func(r *jobstate.Record) { r.Job.MotherSuperior = false }, ended,
-			"finished, exit status 0"},
-		{"ending", func(r *jobstate.Record) { r.ExitStatus = ptr(-16) }, time.Time{}, "ending, exit status -16"},
-		{"no status", func(r *jobstate.Record) { r.ExitStatus = nil }, ended, "finished, exit status not known"},
+		{"shares its host", "pack", time.Hour, true, true},
+		{"exclusive", "scatter:excl", time.Hour, false, false},
+		{"exclusive host", "exclhost", time.Hour, false, false},
+		{"a word that only begins so", "scatter:exclude", time.Hour, true, true},
+		{"a minute", "free", time.Minute, true, true},
+		{"less than a minute", "free", time.Minute - time.Second, false, true},
 	} {
-		rec := record(func(r *jobstate.Record) {
-			r.Job.MotherSuperior, r.Launched = true, jobstate.Moment{}
-			tt.change(r)
-		})
-		kept, err := json.Marshal(fromRecord(rec, tt.end))
-		must.NoError(t, err)
-		r, err := FromArchive(kept)
-		must.NoError(t, err)
-		if got := r.state(); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
+		r := fromRecord(record(func(r *jobstate.Record) {
+			r.Job.ResourceList["place"], r.Ended = tt.place, moment(begun.Add(tt.ran))
+			r.Hosts["n1"].CPUTSeconds = ptr(tt.ran.Seconds())
+		}), begun.Add(tt.ran))
+		_, cpu := r.totals().cpuEfficiency()
+		_, mem := r.totals().memEfficiency()
+		must.Equal(t, tt.name, []bool{tt.cpu, tt.mem}, []bool{cpu, mem})
+		must.Equal(t, tt.name+": the bars", []bool{tt.cpu, tt.mem}, []bool{
+			r.totals().hostCPU(r.Hosts["n1"]).part != nil, r.totals().hostMemory(r.Hosts["n1"]).part != nil})
 	}
 }

@@ -12,7 +12,7 @@ func (r *Report) Summary() []string {
 		return nil
 	}
 	t := r.totals()
-	lines := []string{fmt.Sprintf("hookhost: job %s: %s", printable(r.Job), r.state())}
+	lines := []string{fmt.Sprintf("hookhost: job %s: %s", printable(r.Job), printable(r.Outcome.String()))}
 	add := func(label, text string) {
 		if text != "" {
 			lines = append(lines, fmt.Sprintf("%-*s%s", labelWidth, "  "+label, printable(text)))
@@ -22,7 +22,9 @@ func (r *Report) Summary() []string {
 	add("CPU", shortBar(t.cpuBar(), t.cpu()))
 	add("Memory", shortBar(t.memBar(), t.memory()))
 	switch mean, measured := r.gpuUtilization(); {
-	case len(r.Notes) > 0: // hooks' notes come before advice
+	case len(r.Advice) > 0:
+		add("Advice", r.Advice[0].String())
+	case len(r.Notes) > 0:
 		add("Notes", r.Notes[len(r.Notes)-1])
 	case measured:
 		add("GPU", fmt.Sprintf("%.0f%%", mean))

@@ -13,9 +13,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// killedProcess is in the kernel's message about a kill, and in a note by hook cgroup.
-const killedProcess = "Killed process "
-
 // WriteText writes the report for a person, 80 columns wide. Everything in it is printable.
 func (r *Report) WriteText(w io.Writer) error { return r.writeText(w, pageColumns, false) }
 
@@ -25,31 +22,46 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 	if r.Name != "" {
 		p.line("Name", "%s", r.Name)
 	}
-	p.line("Owner", "%s", r.Owner)
+	p.line("Owner", "%s", r.ownerInQueue())
+	state := "Outcome"
+	if r.End == nil {
+		state = "State"
+	}
 	if r.bad() {
 		p.style = Bad
 	}
-	p.line("State", "%s", r.state())
+	p.line(state, "%s", r.outcome())
 	p.style = Plain
+	r.writeMessages(p)
+	for i, a := range r.Advice {
+		p.line(labelled("Advice", i), "%s", a)
+	}
 	r.writeFacts(p)
 	if !r.NotStarted {
 		r.writePlots(p)
 	}
-	for i, note := range r.Notes {
-		label := []string{"Notes", ""}[min(i, 1)]
-		if strings.Contains(note, killedProcess) {
-			p.whole(label, note)
-		} else {
-			p.line(label, "%s", note)
-		}
+	notes, kernel := r.remarks()
+	for i, note := range notes {
+		p.line(labelled("Notes", i), "%s", note)
+	}
+	for i, message := range kernel {
+		p.whole(labelled("Kernel", i), message)
 	}
 	return p.writeTo(w)
+}
+
+// labelled returns the label of the first of several lines, and none for the others.
+func labelled(label string, i int) string {
+	if i > 0 {
+		return ""
+	}
+	return label
 }
 
 // writeFacts writes the facts about the job other than its identity, its state and its notes.
 func (r *Report) writeFacts(p sheet) {
 	t := r.totals()
-	r.writeMessages(p, t)
+	r.writeRequest(p)
 	r.writeTimes(p, t)
 	if !r.NotStarted {
 		r.writeUse(p, t)
@@ -62,10 +74,10 @@ func (r *Report) writeFacts(p sheet) {
 			p.line("", "and %d more", len(r.Missing)-mostBars)
 			break
 		}
-		p.line([]string{"Missing", ""}[min(n, 1)], "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
+		p.line(labelled("Missing", n), "%s: %s (%s)", host, r.Missing[host], r.unheard(host))
 	}
 	for i, w := range worlds(r.Hosts) {
-		p.line([]string{"Ranks", ""}[min(i, 1)], "%s", w)
+		p.line(labelled("Ranks", i), "%s", w)
 	}
 	if t.hugetlb > 0 {
 		p.line("Hugetlb", "%s peak", size(t.hugetlb))
@@ -75,18 +87,17 @@ func (r *Report) writeFacts(p sheet) {
 	r.writeLosses(p, t)
 }
 
-// writeMessages writes what nobody should overlook about the job's end.
-func (r *Report) writeMessages(p sheet, t totals) {
-	if t.oomKills > 0 {
-		p.line("", "OUT OF MEMORY: the kernel killed %s of the job%s", count(t.oomKills, "process", "processes"),
-			r.oomWhere())
-	}
-	for i, host := range slices.Sorted(maps.Keys(r.DiagMessages)) {
+// writeMessages writes what hooks reported to PBS about the job.
+func (r *Report) writeMessages(p sheet) {
+	hosts := slices.Sorted(maps.Keys(r.DiagMessages))
+	for i, host := range hosts {
 		if i == mostBars {
-			p.whole("", "and messages of "+count(int64(len(r.DiagMessages)-mostBars), "more host", "more hosts"))
+			p.whole("", "and messages of "+count(int64(len(hosts)-mostBars), "more host", "more hosts"))
 			break
 		}
-		p.whole("", host+": "+r.DiagMessages[host])
+		if text := r.DiagMessages[host]; !strings.Contains(text, killedProcess) {
+			p.whole("", host+": "+text)
+		}
 	}
 }
 
@@ -128,7 +139,7 @@ func (r *Report) writeDevices(p sheet) {
 			if len(r.Hosts) > 1 {
 				on = host + ": "
 			}
-			if d.UtilizationPercent == nil || d.Returned {
+			if _, measured := utilization(d); !measured || d.Returned {
 				write(on + deviceText(d))
 			}
 		}
@@ -275,6 +286,8 @@ func (t totals) cpu() string {
 // memory is the text for a job for which the used part of its memory is unknown.
 func (t totals) memory() string {
 	switch {
+	case t.mem != nil && t.memLimit != nil && !t.memPartial:
+		return size(*t.mem) + " peak of " + size(*t.memLimit)
 	case t.mem != nil:
 		return size(*t.mem) + " peak"
 	case t.memLimit != nil:
@@ -290,8 +303,8 @@ func deviceText(d hostapi.DeviceUsage) string {
 		name = append(name, d.Model)
 	}
 	parts := []string{strings.Join(append(name, cmp.Or(d.PCI, d.ID)), " ")}
-	if d.UtilizationPercent != nil {
-		parts = append(parts, fmt.Sprintf("%.0f%% used", *d.UtilizationPercent))
+	if percent, ok := utilization(d); ok {
+		parts = append(parts, fmt.Sprintf("%.0f%% used", percent))
 	}
 	if d.MemPeakBytes != nil {
 		parts = append(parts, size(*d.MemPeakBytes)+" peak")

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -23,6 +25,7 @@ type totals struct {
 	throttled      time.Duration // summed over cpus and hosts
 	// How long tasks waited, over all hosts; also 0 if nobody counted.
 	cpuWait, memWait, memStall, ioWait time.Duration
+	exclusive                          bool // the job had its hosts or vnodes to itself
 	// If a host does not report, the totals are too small to compare with the requests on all
 	// hosts.
 	cputPartial, memPartial bool
@@ -44,6 +47,7 @@ func (r *Report) totals() totals {
 	}
 	if r.PBSJob != nil {
 		t.wallLimit = parsed(r.PBSJob.ResourceList["walltime"], pbs.ParseDuration)
+		t.exclusive = isExclusive(r.PBSJob.ResourceList["place"])
 		if t.memLimit == nil {
 			t.memLimit = (*int64)(parsed(r.PBSJob.ResourceList["mem"], pbs.ParseSize))
 		}
@@ -136,15 +140,37 @@ func parsed[T any](text string, parse func(string) (T, error)) *T {
 	return &v
 }
 
+// isExclusive reports whether no other job may run where a job with that place does.
+func isExclusive(place string) bool {
+	words := strings.Split(place, ":")
+	return slices.Contains(words, "excl") || slices.Contains(words, "exclhost")
+}
+
+// leastRated is the shortest time for which a job's use of its cpus is rated. A shorter job mostly
+// starts.
+const leastRated = time.Minute
+
+// cpuEfficiency returns the part of its cpus that the job used. A short job is not rated, nor one
+// that had its hosts to itself: it may have asked for one cpu and used them all.
 func (t totals) cpuEfficiency() (float64, bool) {
+	if t.exclusive || t.walltime == nil || *t.walltime < leastRated {
+		return 0, false
+	}
+	return t.cpuUse()
+}
+
+// cpuUse is cpuEfficiency for any job.
+func (t totals) cpuUse() (float64, bool) {
 	if t.cput == nil || t.walltime == nil || t.cputPartial {
 		return 0, false
 	}
 	return usage.CPUEfficiency(*t.cput, *t.walltime, t.ncpus)
 }
 
+// memEfficiency returns the part of its memory that the job used at its peak. A job that had its
+// hosts to itself is not rated.
 func (t totals) memEfficiency() (float64, bool) {
-	if t.mem == nil || t.memLimit == nil || t.memPartial {
+	if t.exclusive || t.mem == nil || t.memLimit == nil || t.memPartial {
 		return 0, false
 	}
 	return usage.MemEfficiency(*t.mem, *t.memLimit)

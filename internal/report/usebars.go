@@ -14,7 +14,7 @@ import (
 // writeUse writes the job's use of cpus, memory and GPUs, together and host by host.
 func (r *Report) writeUse(p sheet, t totals) {
 	r.writeTotal(p, "CPU", t.cpuBar(), t.cpu(), r.hostBars(t.hostCPU))
-	r.writeTotal(p, "Memory", t.memBar(), t.memory(), r.hostBars(hostMemory))
+	r.writeTotal(p, "Memory", t.memBar(), t.memory(), r.hostBars(t.hostMemory))
 	if h := r.onlyHost(); h != nil && h.CgroupPeakBytes != nil && h.MemBytes != nil &&
 		*h.CgroupPeakBytes > *h.MemBytes+*h.MemBytes/2 {
 		p.line("", "%s with page cache", size(*h.CgroupPeakBytes))
@@ -89,7 +89,7 @@ func (t totals) hostCPU(h *hostapi.HostUsage) bar {
 	}
 	cput := time.Duration(*h.CPUTSeconds * float64(time.Second))
 	eff, ok := usage.CPUEfficiency(cput, *t.walltime, h.NCPUs)
-	if !ok {
+	if !ok || t.exclusive || *t.walltime < leastRated {
 		return bar{amount: clock(cput) + " used"}
 	}
 	return bar{part: &eff, amount: cpusOf(eff, h.NCPUs)}
@@ -100,17 +100,17 @@ func (t totals) memBar() *bar {
 	if !ok {
 		return nil
 	}
-	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", size(*t.mem), size(*t.memLimit))}
+	return &bar{part: &eff, amount: fmt.Sprintf("%s of %s", size(*t.mem), size(*t.memLimit)), limits: true}
 }
 
 // hostMemory is the bar of one host's memory.
-func hostMemory(h *hostapi.HostUsage) bar {
-	b := bar{amount: "not known"}
+func (t totals) hostMemory(h *hostapi.HostUsage) bar {
+	b := bar{amount: "not known", limits: true}
 	if h.MemBytes != nil {
 		b.amount = size(*h.MemBytes)
 		if h.MemLimitBytes != nil {
 			b.amount += " of " + size(*h.MemLimitBytes)
-			if eff, ok := usage.MemEfficiency(*h.MemBytes, *h.MemLimitBytes); ok {
+			if eff, ok := usage.MemEfficiency(*h.MemBytes, *h.MemLimitBytes); ok && !t.exclusive {
 				b.part = &eff
 			}
 		}
@@ -135,7 +135,7 @@ func (r *Report) gpuName(g gpu) string {
 func (r *Report) gpuBars() []bar {
 	var list []bar
 	for _, g := range r.gpus() {
-		part := *g.UtilizationPercent / 100
+		part := g.percent / 100
 		var amounts []string
 		if g.MemPeakBytes != nil {
 			amounts = append(amounts, size(*g.MemPeakBytes)+" peak")

@@ -47,12 +47,23 @@ func (c choice) hasDay(day string) bool {
 	return err == nil && begin.Add(24*time.Hour).After(c.Since) && (c.Until.IsZero() || begin.Before(c.Until))
 }
 
+// inName returns a text that the names of all reports that the query can match contain. Most names
+// of a node need no more than that.
+func (c choice) inName() string {
+	if c.Array == "" {
+		return ""
+	}
+	number, _, _ := strings.Cut(c.Array, "[")
+	return "." + number + "["
+}
+
 // has reports whether the query can match the report with that name.
 func (c choice) has(n Name) bool {
 	switch {
 	case !c.May(n.UID):
 	case c.Skip != nil && c.Skip(n):
 	case c.Job != "" && !pbs.NamesJob(inName(c.Job), n.Job):
+	case c.Array != "" && len(n.Job) < maxJob && !pbs.InArray(c.Array, n.Job):
 	case c.named && n.UID >= 0 && n.UID != c.uid:
 	case n.End.Before(c.Since):
 	case !c.Until.IsZero() && !n.End.Before(c.Until):
@@ -66,7 +77,8 @@ func (c choice) has(n Name) bool {
 // matches reports whether the query matches a report whose name already does. The name does not
 // contain everything.
 func (c choice) matches(n Name, text json.RawMessage) (bool, error) {
-	if c.Job == "" && c.Name == "" && c.Host == "" && (c.User == "" || c.named && n.UID >= 0) {
+	byName := (c.Array == "" || len(n.Job) < maxJob) && (c.User == "" || c.named && n.UID >= 0)
+	if c.Job == "" && c.Name == "" && c.Host == "" && byName {
 		return true, nil
 	}
 	r, err := report.FromArchive(text)

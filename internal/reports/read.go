@@ -99,7 +99,7 @@ func (s *Store) All(ctx context.Context, q Query, yield func(json.RawMessage) bo
 		}
 		var files []file
 		err := s.exclusively(ctx, func() (err error) {
-			files, err = s.files(day, "", choice.has)
+			files, err = s.files(day, choice.inName(), choice.has)
 			return err
 		})
 		if err != nil {

@@ -17,6 +17,10 @@ const MostPoints = 360
 var gauges = []string{hostapi.ColumnRSSBytes, hostapi.ColumnCacheBytes, hostapi.ColumnPids,
 	hostapi.ColumnDeviceMemBytes}
 
+// IsGauge reports whether a point of the column is the greatest value since the previous point, and
+// not the mean.
+func IsGauge(column string) bool { return slices.Contains(gauges, column) }
+
 // Append returns old with the points of new that are after its last one, at most MostPoints in all.
 // Either may be nil. A repeated answer changes nothing: Append(Append(a, b), b) equals Append(a,
 // b). The result shares nothing with old or new.
@@ -84,7 +88,7 @@ func thin(s *hostapi.Series, most int) *hostapi.Series {
 		merged.Times = append(merged.Times, s.Times[end-1])
 		for name, column := range s.Columns {
 			value := mean(s.Times, column, first, end)
-			if slices.Contains(gauges, name) {
+			if IsGauge(name) {
 				value = Greatest(column[first:end])
 			}
 			merged.Columns[name] = append(merged.Columns[name], value)

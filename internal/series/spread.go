@@ -2,7 +2,6 @@ package series
 
 import (
 	"math"
-	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -16,7 +15,7 @@ func Spread(s *hostapi.Series, column string, from, to int64, n int) []float64 {
 		return values
 	}
 	weights := make([]float64, n)
-	gauge := slices.Contains(gauges, column)
+	gauge := IsGauge(column)
 	width := float64(to-from) / float64(n)
 	for i, value := range s.Columns[column] {
 		if math.IsNaN(value) {

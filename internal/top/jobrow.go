@@ -19,9 +19,13 @@ type jobRow struct {
 	read, written  *float64 // bytes per second of block devices; nil before the second sample
 	gpus           int
 	gpuBusy        *float64 // share of the time since the job got them, the mean of all
+	gpuIdle        bool     // nothing has run on one of them since, and the job runs for more than a minute
 	hosts          int
 	uses           api.Present
 }
+
+// idleAfter is how long a job has run, in seconds, when its unused GPUs count as idle.
+const idleAfter = 60
 
 // newJobRow makes the row of a job. Its busy cpus are counted from the sample before.
 func newJobRow(j *api.PresentJob, before api.Present) jobRow {
@@ -48,6 +52,7 @@ func newJobRow(j *api.PresentJob, before api.Present) jobRow {
 		if d.UtilizationPercent != nil {
 			measured++
 			sum += *d.UtilizationPercent / 100
+			r.gpuIdle = r.gpuIdle || *d.UtilizationPercent == 0 && j.Elapsed != nil && *j.Elapsed > idleAfter
 		}
 	}
 	if measured > 0 {
@@ -236,6 +241,7 @@ var jobColumns = []column[jobRow]{
 		title: "GPU", width: 6, right: true, leaves: 9, absent: true,
 		text:    func(r *jobRow, _ int) string { return r.gpuText() },
 		sortsBy: func(r *jobRow) *float64 { return whole(r.gpus) },
+		warns:   func(r *jobRow) bool { return r.gpuIdle },
 	},
 	{
 		title: "OOM", width: 4, right: true, leaves: 11,

@@ -107,6 +107,30 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+func TestIdleGPUIsInRedAfterAMinute(t *testing.T) {
+	for _, tt := range []struct {
+		elapsed *float64
+		percent []*float64
+		want    bool
+	}{
+		{ptr(61.0), []*float64{ptr(90.0), ptr(0.0)}, true},
+		{ptr(59.0), []*float64{ptr(90.0), ptr(0.0)}, false},
+		{nil, []*float64{ptr(0.0)}, false},
+		{ptr(3600.0), []*float64{ptr(0.1), nil}, false}, // what is not measured is not idle
+	} {
+		j := api.PresentJob{ID: "1.srv", Elapsed: tt.elapsed}
+		for _, percent := range tt.percent {
+			j.Devices = append(j.Devices, hostapi.DeviceUsage{Resource: "ngpus", UtilizationPercent: percent})
+		}
+		row := newJobRow(&j, api.Present{})
+		for _, c := range jobColumns {
+			if c.title == "GPU" && c.warns(&row) != tt.want {
+				t.Errorf("%v: in red %t", tt, !tt.want)
+			}
+		}
+	}
+}
+
 func TestOneOfAThingIsInTheSingular(t *testing.T) {
 	m := shown(80, 24)
 	m.all, m.capacity.CPUs, m.existing = m.all[:1], 1, 1

@@ -11,7 +11,7 @@ import (
 )
 
 // stateChoices are the states of a job that the form offers, as in report.StateNames; "" is any.
-var stateChoices = []string{"", "ok", "failed", "killed", "oom"}
+var stateChoices = []string{"", "ok", "failed", "killed", "oom", "timeout", "cancelled"}
 
 // filter selects the finished jobs of a page.
 type filter struct {
