@@ -60,9 +60,10 @@ were requeued. Options select jobs as without FILE, and --job shows the whole
 reports of a JOB.
 
 ARRAY is the id of a job array, such as 12[]. The formats text and html
-summarize the subjobs whose reports this host has. The other formats have the
-report of each subjob. FILEs with reports of several subjobs of one array are
-summarized, too.
+summarize the subjobs whose reports this host has, or, if it has none, those
+that PBS knows; --pbs asks PBS at once. The other formats have the report of
+each subjob. FILEs with reports of several subjobs of one array are summarized,
+too, and so is an array that --job names.
 
 Without JOB, the text format is a table of the newest jobs, with running jobs
 first. The other formats list every finished job, oldest first. csv also lists
@@ -115,7 +116,7 @@ names the damaged files.`,
 			case len(args) > 0 && isFile(args[0]):
 				err = joinReports(cmd, args, &o, out)
 			case len(args) > 0 && pbs.IsArray(args[0]):
-				err = reportArray(args[0], &o, out, c.foundReports(cmd.Context()))
+				err = c.reportArray(cmd, args[0], &o, out)
 			case len(args) > 0:
 				err = c.reportJobs(cmd.Context(), args, &o, out)
 			default:
@@ -181,11 +182,11 @@ func (o *reportOptions) check(cmd *cobra.Command, jobs []string) error {
 		if isFile(id) != isFile(jobs[0]) {
 			return fmt.Errorf("%s and %s: a JOB and a FILE cannot be shown together", jobs[0], id)
 		}
-		if err := hostapi.CheckJobID(id); o.pbs && err != nil {
-			return fmt.Errorf("--pbs: %w", err)
-		}
 		if pbs.IsArray(id) && len(jobs) > 1 {
 			return fmt.Errorf("%s: a job array is shown alone", id)
+		}
+		if err := hostapi.CheckJobID(id); o.pbs && err != nil {
+			return fmt.Errorf("--pbs: %w", err)
 		}
 	}
 	return o.listOptions.check(cmd, o.format, len(jobs) > 0)
@@ -243,14 +244,20 @@ func (c *cli) reportNamed(ctx context.Context, given string, ofPBS bool) (*repor
 		return r, err
 	}
 	r, asked := c.fromPBS(ctx, given)
+	return r, askedInstead(given, err, asked)
+}
+
+// askedInstead returns the error of PBS, which was asked about a job because of an error here. A
+// host without PBS has only its own.
+func askedInstead(job string, here, ofPBS error) error {
 	switch {
-	case !errors.Is(asked, qstat.ErrNone):
-		return r, asked
-	case errors.Is(err, api.ErrNotFound):
-		return nil, err
+	case !errors.Is(ofPBS, qstat.ErrNone):
+		return ofPBS
+	case errors.Is(here, api.ErrNotFound):
+		return here
 	}
 	const text = "job %s: %w (systemctl start hookhost), and PBS cannot be asked: %w"
-	return nil, fmt.Errorf(text, given, api.ErrNoHost, asked)
+	return fmt.Errorf(text, job, api.ErrNoHost, ofPBS)
 }
 
 // reportHere returns the report that this host has of the job that an argument means. The argument

@@ -26,6 +26,9 @@ func reportAccounting(cmd *cobra.Command, files []string, o *reportOptions, out 
 	if len(o.ids) == 0 {
 		return reportList(o, out, find)
 	}
+	if len(o.ids) == 1 && pbs.IsArray(o.ids[0]) {
+		return o.summarize(o.ids[0], out, find)
+	}
 	f, err := o.formatOf(true)
 	if err != nil {
 		return err

@@ -15,13 +15,16 @@ import (
 // fromPBS is what report says of the job to alice on a host without a daemon, such as a login node.
 const fromPBS = "HOOKHOST_SOCKET=/nonexistent hookhost report "
 
+// hostsAlone is in the JSON of a host's report, and in none from PBS.
+const hostsAlone = `"mem_source"`
+
 // facts are the lines of a text report that one from PBS has to the letter. Times are of the server
 // there, and figures of cpu time are rounded.
 func facts(text string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		label, _, _ := strings.Cut(line, " ")
-		if slices.Contains([]string{"Job", "Name", "Owner", "State", "Memory"}, label) {
+		if slices.Contains([]string{"Job", "Name", "Owner", "Outcome", "Memory"}, label) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
@@ -103,10 +106,9 @@ func TestReportOnALoginNodeOfAJobThatHasNotEnded(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	// The daemon here does not know a job that runs nowhere, PBS does. The other it knows better.
-	const daemons = `"mem_source"` // in no report from PBS
-	for of, want := range map[string]string{held.id: `"start":null`, j.id: daemons, "--pbs " + j.id: `"end":null`} {
+	for of, want := range map[string]string{held.id: `"start":null`, j.id: hostsAlone, "--pbs " + j.id: `"end":null`} {
 		text := as(t, "alice", nodes[0], "hookhost report --json "+of)
-		if !strings.Contains(text, want) || strings.Contains(text, daemons) != (want == daemons) {
+		if !strings.Contains(text, want) || strings.Contains(text, hostsAlone) != (want == hostsAlone) {
 			t.Errorf("%s: %s", of, text)
 		}
 	}
@@ -168,5 +170,13 @@ func TestAccountingHasTheRunsOfRequeuedJobsAndOfSubjobs(t *testing.T) {
 	}
 	if strings.Count(list, again.id+",") != 2 || strings.Contains(list, array.id) {
 		t.Errorf("%s", list)
+	}
+	// The summary of an array has all of it, wherever its subjobs ran.
+	for user, command := range map[string]string{"alice": fromPBS, "root": "hookhost report --accounting " + pbsHome +
+		"/server_priv/accounting/* --job "} {
+		text := as(t, user, nodes[0], command+"'"+number+"[]'")
+		if !strings.Contains(text, "1 failed with status 1: 1\n") || !strings.Contains(text, "1 failed with status 2: 2\n") {
+			t.Errorf("%s: %s", command, text)
+		}
 	}
 }

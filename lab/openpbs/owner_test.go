@@ -57,7 +57,9 @@ ssh node2 "hookhost attach -j $PBS_JOBID `+file+` attached"`)
 		"script on node1: 67108864 1 none []", "task on node2: 100663296 1 none []"}, lines)
 }
 
-func TestOthersSeeNothingOfAJob(t *testing.T) {
+// Hosts show a job's report to its owner alone. PBS shows what its query_other_jobs allows.
+func TestOthersSeeOfAJobWhatPBSShowsThem(t *testing.T) {
+	t.Cleanup(func() { on(t, nodes[0], "qmgr -c 'set server query_other_jobs = true'") })
 	wait, release := hold(t)
 	j := qsub(t, "bob", small(nodes[0]), wait)
 	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(j.id) + `\b`)
@@ -68,14 +70,12 @@ func TestOthersSeeNothingOfAJob(t *testing.T) {
 				t.Errorf("alice's `%s` of bob's %s job %s: %q", line, when, j.id, got)
 			}
 		}
-		got, err := output("alice", nodes[0], "hookhost report "+j.id)
-		if err == nil || got != "" {
-			t.Errorf("alice's report of bob's %s job %s: %q, %v", when, j.id, got, err)
-		}
-		// A job that never was gets the same answer.
-		_, never := output("alice", nodes[0], "hookhost report 999999."+strings.SplitN(j.id, ".", 2)[1])
-		if never == nil || strings.ReplaceAll(never.Error(), "999999", j.short()) != err.Error() {
-			t.Errorf("alice is told of bob's %s job: %v, of none: %v", when, err, never)
+		for _, allowed := range []bool{false, true} {
+			on(t, nodes[0], fmt.Sprintf("qmgr -c 'set server query_other_jobs = %t'", allowed))
+			got, err := output("alice", nodes[0], "hookhost report --json "+j.id)
+			if allowed != (err == nil) || allowed != (got != "") || strings.Contains(got, hostsAlone) {
+				t.Errorf("query_other_jobs %t: alice's report of bob's %s job %s: %q, %v", allowed, when, j.id, got, err)
+			}
 		}
 	}
 	j.running()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,12 +45,28 @@ func Find(conf func() (map[string]string, error)) (Qstat, error) {
 // Job returns what the server knows about a job, live or finished. An error says what to do about
 // it, if anything.
 func (q Qstat) Job(ctx context.Context, id string) (*pbs.JobStatus, error) {
+	jobs, err := q.jobs(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &jobs[0], nil
+}
+
+// Subjobs is Job for the subjobs of a job array.
+func (q Qstat) Subjobs(ctx context.Context, array string) ([]pbs.JobStatus, error) {
+	jobs, err := q.jobs(ctx, array, "-t")
+	return slices.DeleteFunc(jobs, func(s pbs.JobStatus) bool { return !pbs.InArray(array, s.ID) }), err
+}
+
+// jobs returns at least one job, or an error.
+func (q Qstat) jobs(ctx context.Context, id string, options ...string) ([]pbs.JobStatus, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %v", limit))
 	defer cancel()
-	text, complaint, err := q.run(ctx, "-x", "-f", "-F", "json", id)
+	options = append(options, "-f", "-F", "json", id)
+	text, complaint, err := q.run(ctx, append([]string{"-x"}, options...)...)
 	history := !strings.Contains(complaint, "job history")
 	if !history { // qstat -x then shows no job at all
-		text, complaint, err = q.run(ctx, "-f", "-F", "json", id)
+		text, complaint, err = q.run(ctx, options...)
 	}
 	var jobs []pbs.JobStatus
 	if err == nil {
@@ -57,7 +74,7 @@ func (q Qstat) Job(ctx context.Context, id string) (*pbs.JobStatus, error) {
 	}
 	switch unknown := strings.Contains(complaint, "Unknown Job Id"); {
 	case err == nil && len(jobs) > 0:
-		return &jobs[0], nil
+		return jobs, nil
 	case ctx.Err() != nil:
 		err = fmt.Errorf("qstat: %w", context.Cause(ctx))
 	case unknown && history:
