@@ -60,10 +60,10 @@ were requeued. Options select jobs as without FILE, and --job shows the whole
 reports of a JOB.
 
 ARRAY is the id of a job array, such as 12[]. The formats text and html
-summarize the subjobs whose reports this host has, or, if it has none, those
-that PBS knows; --pbs asks PBS at once. The other formats have the report of
-each subjob. FILEs with reports of several subjobs of one array are summarized,
-too, and so is an array that --job names.
+summarize its subjobs, and the others have the report of each. PBS is asked
+first, because it knows all subjobs. If it cannot be asked, subjobs are those
+that ran on this host. FILEs with reports of several subjobs of one array are
+summarized, too, and so is an array that --job names.
 
 Without JOB, the text format is a table of the newest jobs, with running jobs
 first. The other formats list every finished job, oldest first. csv also lists

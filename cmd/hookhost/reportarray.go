@@ -14,42 +14,45 @@ import (
 	"github.com/hookhost/hookhost/internal/report"
 )
 
-// reportArray writes the summary of a job array: of the subjobs that this host knows, else of those
-// that PBS knows.
+// reportArray writes the summary of a job array. PBS knows all subjobs. If it cannot be asked, or
+// does not have them any more, the summary is of those that ran on this host.
 func (c *cli) reportArray(cmd *cobra.Command, id string, o *reportOptions, out *output) error {
-	ctx := cmd.Context()
-	if o.pbs {
-		return o.summarize(id, out, c.subjobsFromPBS(ctx, id))
+	subjobs, asked := c.subjobsFromPBS(cmd.Context(), id)
+	switch {
+	case asked == nil:
+		return o.summarize(id, out, subjobs)
+	case o.pbs:
+		return asked
 	}
-	err := o.summarize(id, out, c.foundReports(ctx))
-	if !errors.Is(err, api.ErrNotFound) && !errors.Is(err, api.ErrNoHost) {
-		return err
+	err := o.summarize(id, out, c.foundReports(cmd.Context()))
+	if errors.Is(err, api.ErrNotFound) || errors.Is(err, api.ErrNoHost) {
+		return askedInstead(id, err, asked)
 	}
-	return askedInstead(id, err, o.summarize(id, out, c.subjobsFromPBS(ctx, id)))
+	return err
 }
 
-// subjobsFromPBS returns the function that finds the subjobs of an array which PBS knows.
-func (c *cli) subjobsFromPBS(ctx context.Context, array string) findFunc {
+// subjobsFromPBS returns the function that finds the subjobs of an array among those of PBS.
+func (c *cli) subjobsFromPBS(ctx context.Context, array string) (findFunc, error) {
+	program, err := qstat.Find(c.pbsConf)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := program.Subjobs(ctx, array)
+	if err != nil {
+		return nil, err
+	}
 	return func(f report.Filter, yield func(*report.Report) bool) error {
-		program, err := qstat.Find(c.pbsConf)
-		if err != nil {
-			return err
-		}
-		jobs, err := program.Subjobs(ctx, array)
-		if err != nil {
-			return err
-		}
 		for i := range jobs {
 			if r := report.FromPBS(&jobs[i]); f.Matches(r) && !yield(r) {
 				return nil
 			}
 		}
 		return nil
-	}
+	}, nil
 }
 
-// summarize writes the summary of the subjobs that find finds. It fails with ErrNotFound if there
-// is none.
+// summarize writes the summary of the subjobs that find finds. It fails with ErrNotFound if none
+// has begun.
 func (o *reportOptions) summarize(id string, out *output, find findFunc) error {
 	var failed error
 	begun, stop, some := begin(iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
@@ -57,7 +60,7 @@ func (o *reportOptions) summarize(id string, out *output, find findFunc) error {
 	}))
 	defer stop()
 	if !some {
-		return cmp.Or(failed, fmt.Errorf("job array %s: %w", id, api.ErrNotFound))
+		return cmp.Or(failed, fmt.Errorf("job array %s: subjobs that have begun: %w", id, api.ErrNotFound))
 	}
 	err := o.writeArray(id, begun, out)
 	return errors.Join(failed, err)

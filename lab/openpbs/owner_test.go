@@ -73,8 +73,8 @@ func TestOthersSeeOfAJobWhatPBSShowsThem(t *testing.T) {
 		for _, allowed := range []bool{false, true} {
 			on(t, nodes[0], fmt.Sprintf("qmgr -c 'set server query_other_jobs = %t'", allowed))
 			got, err := output("alice", nodes[0], "hookhost report --json "+j.id)
-			if allowed != (err == nil) || allowed != (got != "") || strings.Contains(got, hostsAlone) {
-				t.Errorf("query_other_jobs %t: alice's report of bob's %s job %s: %q, %v", allowed, when, j.id, got, err)
+			if shown := err == nil && got != ""; shown != allowed || strings.Contains(got, hostsAlone) {
+				t.Errorf("query_other_jobs %t: alice's report of bob's %s job: %q, %v", allowed, when, got, err)
 			}
 		}
 	}
