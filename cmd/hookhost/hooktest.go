@@ -32,7 +32,9 @@ events of jobs that do not exist. The tests:
               - the event has 9 MiB
 
 An event that the hook refuses is not tested further. With --job, its job has
-what the hook needs: FILE has keys of a Job as JSON (docs/events.md).
+what the hook needs: FILE has keys of a Job as JSON (docs/events.md). With
+--after, which may be repeated, another hook gets each event first: the hook
+devices needs the cgroup that the hook cgroup creates.
 
 The program does for these jobs what it would do for real ones. As root it could
 remove what belongs to real ones, so the command is refused to root on a node
@@ -42,19 +44,27 @@ func (c *cli) hookTestCommand() *cobra.Command {
 	var asJSON bool
 	var alarm time.Duration
 	var job string
+	var after []string
 	cmd := &cobra.Command{
-		Use: "test PROGRAM [CONFIG] [--job FILE] [--json]", Short: "Test whether a program is a hook that works",
-		Long: hookTestHelp, Args: nArgs(1, 2),
+		Use:   "test PROGRAM [CONFIG] [--job FILE] [--after PROGRAM[=CONFIG]] [--json]",
+		Short: "Test whether a program is a hook that works",
+		Long:  hookTestHelp, Args: nArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := conformance.Options{Program: args[0], Alarm: alarm}
+			o := conformance.Options{Alarm: alarm}
 			if alarm < time.Second {
 				return misuse(fmt.Errorf("--alarm %v: want a second or more", alarm))
 			}
 			var err error
-			if len(args) == 2 {
-				if o.Config, err = os.ReadFile(args[1]); err != nil {
-					return misuse(err)
+			if o.Hook, err = hookOf(args[0], strings.Join(args[1:], "")); err != nil {
+				return misuse(err)
+			}
+			for _, text := range after {
+				program, config, _ := strings.Cut(text, "=")
+				h, err := hookOf(program, config)
+				if err != nil {
+					return misuse(fmt.Errorf("--after: %w", err))
 				}
+				o.After = append(o.After, h)
 			}
 			if job != "" {
 				if o.Job, err = os.ReadFile(job); err != nil {
@@ -78,8 +88,18 @@ func (c *cli) hookTestCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().DurationVar(&alarm, "alarm", 10*time.Second, "time for the start and for each event")
+	cmd.Flags().StringArrayVar(&after, "after", nil, "a hook that gets each event before it: `PROGRAM[=CONFIG]`")
 	cmd.Flags().StringVar(&job, "job", "", "file with keys of the job in the events, JSON")
 	return cmd
+}
+
+// hookOf reads the configuration of a hook's program, unless its name is "".
+func hookOf(program, config string) (h conformance.Hook, err error) {
+	h.Program = program
+	if config != "" {
+		h.Config, err = os.ReadFile(config)
+	}
+	return h, err
 }
 
 // testHook tests a program in a temporary directory, unless jobs of this node are in danger.

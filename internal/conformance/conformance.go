@@ -21,13 +21,19 @@ import (
 	"github.com/hookhost/hookhost/internal/plugin"
 )
 
+// Hook is a hook that takes part in a test.
+type Hook struct {
+	Program string // the path of the program
+	Config  []byte // its configuration file; nil if it has none
+}
+
 // Options say what to test, and how.
 type Options struct {
-	Program string        // the path of the program
-	Config  []byte        // its configuration file; nil if it has none
-	Job     []byte        // JSON of a Job whose keys replace those of the job in the events; nil changes nothing
-	Alarm   time.Duration // for a start and for an event, in whole seconds
-	Node    string        // the name of this host in the events
+	Hook
+	Job   []byte        // JSON of a Job whose keys replace those of the job in the events; nil changes nothing
+	After []Hook        // hooks that get each event before it
+	Alarm time.Duration // for a start and for an event, in whole seconds
+	Node  string        // the name of this host in the events
 
 	// Dir is an empty directory with a short path: it is for sockets, and for files of the hook.
 	Dir string
@@ -45,6 +51,8 @@ type test struct {
 	live     liveJobs
 	log      log
 	jobs     int // how many jobs have begun
+
+	companions []*companion
 }
 
 // Run tests a program. It needs sleep(1). The error says why nothing could be tested. What is wrong
@@ -64,6 +72,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	if _, err := t.newJob("1"); err != nil {
+		return nil, err
+	}
+	stop, err := t.startCompanions(ctx)
+	defer stop()
+	if err != nil {
 		return nil, err
 	}
 	if err := t.all(ctx); err != nil {

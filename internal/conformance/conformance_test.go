@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 // report tests a program of plugintest.
 func report(t *testing.T, program, config string, alarm time.Duration) *Report {
 	t.Helper()
-	o := Options{Program: filepath.Join(plugintest.Programs(), program), Alarm: alarm, Node: "n1", Dir: shortDir(t)}
+	o := Options{Alarm: alarm, Node: "n1", Dir: shortDir(t)}
+	o.Program = filepath.Join(plugintest.Programs(), program)
 	if config != "" {
 		o.Config = []byte(config)
 	}
@@ -152,8 +153,8 @@ func TestEachFaultOfAHookIsNamed(t *testing.T) {
 // A hook that accepts everything passes. It leaves neither a process nor a file.
 func TestHookThatWorksPasses(t *testing.T) {
 	dir := shortDir(t)
-	r, err := Run(t.Context(), Options{Program: filepath.Join(plugintest.Programs(), "deny"), Alarm: 10 * time.Second,
-		Node: "n1", Dir: dir})
+	deny := Hook{Program: filepath.Join(plugintest.Programs(), "deny")}
+	r, err := Run(t.Context(), Options{Hook: deny, Alarm: 10 * time.Second, Node: "n1", Dir: dir})
 	must.NoError(t, err)
 	if !r.Passed || r.Count(OK) != len(r.Checks) {
 		t.Error(r.finding(OK, "", ""))
@@ -181,7 +182,7 @@ func TestPageListsTheEnvironmentOfAProgram(t *testing.T) {
 	}
 	program := filepath.Join(t.TempDir(), "environ")
 	must.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\ntr '\\0' '\\n' </proc/$$/environ >&2; exit 1\n"), 0o755))
-	r, err := Run(t.Context(), Options{Program: program, Alarm: time.Minute, Node: "n1", Dir: shortDir(t)})
+	r, err := Run(t.Context(), Options{Hook: Hook{Program: program}, Alarm: time.Minute, Node: "n1", Dir: shortDir(t)})
 	must.NoError(t, err)
 	set := map[string]bool{}
 	for _, m := range regexp.MustCompile(`([A-Z_]+)=`).FindAllStringSubmatch(strings.Join(r.Log, "\n"), -1) {

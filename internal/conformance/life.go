@@ -76,14 +76,19 @@ func (l *life) send(ctx context.Context, e hostapi.Event, check string, do manne
 		return false, context.Cause(ctx)
 	}
 	out := &hostapi.Outcome{}
+	req, err := l.request(e)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range l.test.companions {
+		if err := c.call(ctx, req); err != nil {
+			return false, err
+		}
+	}
 	if l.plugin().Gets(e) {
 		c := l.test.report.check(check)
 		if c.Result == Refused || c.Result == Fault {
 			return false, nil
-		}
-		req, err := l.request(e)
-		if err != nil {
-			return false, err
 		}
 		if out, ok = do(ctx, l, req, c); !ok {
 			return false, nil
