@@ -46,7 +46,7 @@ func (c *cli) hookTestCommand() *cobra.Command {
 	var job string
 	var after []string
 	cmd := &cobra.Command{
-		Use:   "test PROGRAM [CONFIG] [--job FILE] [--after PROGRAM[=CONFIG]] [--json]",
+		Use:   "test PROGRAM [CONFIG] [--after HOOK] [--job FILE]",
 		Short: "Test whether a program is a hook that works",
 		Long:  hookTestHelp, Args: nArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +88,8 @@ func (c *cli) hookTestCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().DurationVar(&alarm, "alarm", 10*time.Second, "time for the start and for each event")
-	cmd.Flags().StringArrayVar(&after, "after", nil, "a hook that gets each event before it: `PROGRAM[=CONFIG]`")
+	cmd.Flags().StringArrayVar(&after, "after", nil,
+		"a `HOOK` that gets each event before it: PROGRAM or PROGRAM=CONFIG")
 	cmd.Flags().StringVar(&job, "job", "", "file with keys of the job in the events, JSON")
 	return cmd
 }
