@@ -50,7 +50,7 @@ test: all ## every test, on this machine's kernel too (root); their output is in
 	@$(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) run ./lab/gotest $(or $(TESTLOG),.cache/test.log) \
 		$(GO) test -json -count=1 -timeout 15m ./... ./testdata/hooks/...
 
-attacks: all ## play the attacks of docs/security.md and print each with its result (root)
+attacks: all ## play the attacks of docs/attacks.md and print each with its result (root)
 	@scripts/need root python3 packages
 	@umask 022; $(NVML) HOOKHOST_KERNEL_TESTS=required $(GO) test -count=1 -v -timeout 60m -run TestSecurityPage . -attacks
 

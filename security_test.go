@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-var play = flag.Bool("attacks", false, "play the attacks of docs/security.md and print what became of each")
+var play = flag.Bool("attacks", false, "play the attacks of docs/attacks.md and print what became of each")
 
-// attack is a row of a table of docs/security.md.
+// attack is a row of a table of docs/attacks.md.
 type attack struct {
 	row, protection, cell string
 	tests                 []namedTest
@@ -29,7 +29,7 @@ type namedTest struct{ dir, name string }
 // test is named elsewhere.
 func attacks(t *testing.T) (found []attack) {
 	t.Helper()
-	page, err := os.ReadFile("docs/security.md")
+	page, err := os.ReadFile("docs/attacks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
