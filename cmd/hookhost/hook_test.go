@@ -50,8 +50,8 @@ func TestNewHookBuildsPassesItsTestAndRejectsJobs(t *testing.T) {
 	}
 }
 
-// A newcomer who writes the program of docs/hooks.md by hand, and registers it as the page says, has
-// a hook that works.
+// A newcomer who writes the program of docs/hooks.md by hand, and registers it as the page says,
+// has a hook that works.
 func TestHookOfThePageWorks(t *testing.T) {
 	must.BesideOthers(t)
 	root, err := filepath.Abs("../..")
