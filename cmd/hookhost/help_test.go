@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -30,4 +33,23 @@ func TestHelpFitsATerminal(t *testing.T) {
 		}
 	}
 	check(root)
+}
+
+// TestPageOfCommandsHasEachCommand compares docs/commands.md with the program's help.
+func TestPageOfCommandsHasEachCommand(t *testing.T) {
+	page, err := os.ReadFile("../../docs/commands.md")
+	must.NoError(t, err)
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`hookhost .*?) \\| ").FindAllStringSubmatch(string(page), -1) {
+		for _, name := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(row[1], -1) {
+			listed = append(listed, strings.Fields(strings.TrimPrefix(name[1], "hookhost "))...)
+		}
+	}
+	for _, cmd := range newCommand("hookhost").Commands() {
+		for _, sub := range append(cmd.Commands(), cmd) {
+			if sub.IsAvailableCommand() && sub.Name() != "help" && !slices.Contains(listed, sub.Name()) {
+				t.Errorf("docs/commands.md has no %s", sub.CommandPath())
+			}
+		}
+	}
 }
