@@ -14,6 +14,14 @@ type Change struct {
 	New string `json:"new"`
 }
 
+// restartOnly lists the settings that a reload cannot change, because live jobs, or the daemon's
+// programs, depend on them.
+var restartOnly = []string{"host.node", "cgroup.prefix", "cgroup.mount", "host.start_timeout",
+	"host.allow_unsafe_hooks"}
+
+// NeedsRestart reports whether the change takes effect only when the daemon starts.
+func (c Change) NeedsRestart() bool { return slices.Contains(restartOnly, c.Key) }
+
 // Changes returns the settings of g that differ from f, by key.
 func Changes(f, g *File) ([]Change, error) {
 	before, err := settings(f)

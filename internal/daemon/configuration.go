@@ -140,9 +140,6 @@ func (c *configuration) apply(ctx context.Context, file *config.File) error {
 	return nil
 }
 
-// restartOnly lists the settings that a reload cannot change, because live jobs depend on them.
-var restartOnly = []string{"cgroup.prefix", "cgroup.mount", "host.start_timeout", "host.allow_unsafe_hooks"}
-
 // waiting returns the settings of a configuration that are not in force, and those of them that
 // need a restart.
 func (c *configuration) waiting(file *config.File) (all, restart []config.Change, err error) {
@@ -160,7 +157,7 @@ func (c *configuration) waiting(file *config.File) (all, restart []config.Change
 		all = append(all, config.Change{Key: node, Old: strconv.Quote(c.node), New: strconv.Quote(name)})
 	}
 	for _, change := range all {
-		if slices.Contains(restartOnly, change.Key) || change.Key == node {
+		if change.NeedsRestart() {
 			restart = append(restart, change)
 		}
 	}
