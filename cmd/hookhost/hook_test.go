@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -47,68 +46,5 @@ func TestNewHookBuildsPassesItsTestAndRejectsJobs(t *testing.T) {
 				t.Errorf("a directory that exists: %s", out)
 			}
 		})
-	}
-}
-
-// A newcomer who writes the program of docs/hooks.md by hand, and registers it as the page says,
-// has a hook that works.
-func TestHookOfThePageWorks(t *testing.T) {
-	must.BesideOthers(t)
-	root, err := filepath.Abs("../..")
-	must.NoError(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs/hooks.md"))
-	must.NoError(t, err)
-	source := regexp.MustCompile("(?s)```go\n(.*?)```").FindSubmatch(page)
-	if source == nil {
-		t.Fatal("the page has no hook's source")
-	}
-	n := newNode(t)
-	dir := n.path("deny")
-	must.NoError(t, os.Mkdir(dir, 0o755))
-	must.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), source[1], 0o644))
-	for _, args := range [][]string{
-		{"mod", "init", "example.com/deny"}, {"mod", "edit", "-replace", "github.com/hookhost/hookhost=" + root},
-		{"mod", "tidy"}, {"build", "-o", "deny", "."},
-	} {
-		cmd := exec.Command("go", args...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, out)
-		}
-	}
-	for _, args := range []string{
-		"hook create deny", "hook set deny event=execjob_begin order=5",
-		"hook import deny application/x-executable default " + filepath.Join(dir, "deny"),
-	} {
-		if r := n.hookhost(strings.Fields(args)...); r.status != 0 {
-			t.Fatalf("%s: status %d", args, r.status)
-		}
-	}
-	if r := n.hookhost("hook", "list", "deny"); r.status != 0 || !strings.Contains(r.stdout, "order = 5") {
-		t.Errorf("list: %q", r.stdout)
-	}
-	r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=8", "--", "true")
-	if r.status != 125 || !strings.Contains(r.stderr,
-		"execjob_begin request rejected by 'deny': ncpus=8: at most 4 on this host") {
-		t.Errorf("status %d, stderr %q", r.status, r.stderr)
-	}
-	if r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
-		t.Errorf("a job that it has nothing against: status %d", r.status)
-	}
-	// Its configuration is its own file.
-	must.NoError(t, os.WriteFile(n.path("deny.toml"), []byte("most = 0\n"), 0o644))
-	if r := n.hookhost("hook", "import", "deny", "application/x-config", "default",
-		n.path("deny.toml")); r.status != 0 {
-		t.Fatalf("import of the configuration: %q", r.stderr)
-	}
-	if r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=1", "--", "true"); r.status != 125 ||
-		!strings.Contains(r.stderr, "at most 0 on this host") {
-		t.Errorf("with a configuration: status %d, stderr %q", r.status, r.stderr)
-	}
-	if r := n.hookhost("hook", "delete", "deny"); r.status != 0 {
-		t.Errorf("delete: %q", r.stderr)
-	}
-	if r := n.hookhost("run", "--job", "93.x", "-l", "ncpus=1", "--report=none", "--", "true"); r.status != 0 {
-		t.Errorf("after delete: status %d", r.status)
 	}
 }
