@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -60,6 +61,29 @@ func TestPageHasEachSetting(t *testing.T) {
 		must.Equal(t, page+" (go test ./internal/config -update writes it)", made, string(text))
 	}
 }
+
+// Tables that documents show are configurations.
+func TestTablesOfDocumentsAreConfigurations(t *testing.T) {
+	documents, err := filepath.Glob("../../docs/*.md")
+	must.NoError(t, err)
+	for _, document := range append(documents, "../../README.md") {
+		text, err := os.ReadFile(document)
+		must.NoError(t, err)
+		for _, block := range indented.FindAllString(string(text), -1) {
+			block = strings.ReplaceAll(block, "\n    ", "\n")
+			name := regexp.MustCompile(`^\n+\[+([a-z_]+)\]`).FindStringSubmatch(block)
+			if name == nil || !slices.Contains(Keys(), name[1]) {
+				continue
+			}
+			if _, err := Parse([]byte(block), Here{}); err != nil {
+				t.Errorf("%s: %v in%s", document, err, block)
+			}
+		}
+	}
+}
+
+// indented matches an indented block, from the line break before it.
+var indented = regexp.MustCompile(`\n(\n    .*)+`)
 
 // setting is a setting of default.toml.
 type setting struct {
