@@ -26,10 +26,14 @@ func (m *pbsMoM) sisterUsage(rec *jobstate.Record, hosts []string) map[string]ho
 		u, logged := totals.Of(name)
 		switch {
 		case logged:
-			seconds, mem := u.CPUT.Seconds(), int64(u.Mem)
-			told[name] = host.SisterUsage{Usage: &hostapi.HostUsage{
-				NCPUs: ncpusOn(rec.Job, name), CPUTSeconds: &seconds, MemBytes: &mem, MemSource: "as its pbs_mom told",
-			}}
+			seconds, mem, share := u.CPUT.Seconds(), int64(u.Mem), shareOn(rec.Job, name)
+			usage := &hostapi.HostUsage{
+				NCPUs: share.NCPUs, CPUTSeconds: &seconds, MemBytes: &mem, MemSource: "as its pbs_mom told",
+			}
+			if share.Mem != nil && *share.Mem > 0 {
+				usage.MemLimitBytes = new(int64(*share.Mem))
+			}
+			told[name] = host.SisterUsage{Usage: usage}
 		case err != nil:
 			told[name] = host.SisterUsage{Err: err}
 		default:
@@ -39,15 +43,15 @@ func (m *pbsMoM) sisterUsage(rec *jobstate.Record, hosts []string) map[string]ho
 	return told
 }
 
-// ncpusOn returns how many cpus exec_vnode gives a job on a host, or 0 if it does not say.
-func ncpusOn(job *hostapi.Job, name string) int {
+// shareOn returns what exec_vnode gives a job on a host, or nothing if it does not say.
+func shareOn(job *hostapi.Job, name string) pbs.HostShare {
 	chunks, err := pbs.JobChunks(job.ExecVnode, job.ExecHost2)
 	if err != nil {
-		return 0
+		return pbs.HostShare{}
 	}
 	share, err := pbs.OnHost(chunks, name)
 	if err != nil {
-		return 0
+		return pbs.HostShare{}
 	}
-	return share.NCPUs
+	return share
 }
