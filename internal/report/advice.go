@@ -109,12 +109,14 @@ func (r *Report) alike() bool {
 	return true
 }
 
-// imbalanceAdvice names the hosts with the most and the least cpu time, if all had as many cpus.
+// imbalanceAdvice names hosts that were idle, else those with the most and the least cpu time, if
+// all had as many cpus.
 func (r *Report) imbalanceAdvice(walltime time.Duration) Advice {
 	if i := r.Imbalance; i == nil || i.CPUT == nil || i.CPUT.Ratio < unevenCPU || !r.alike() {
 		return Advice{}
 	}
 	least, most := "", r.Imbalance.CPUT.Host
+	var idle []string
 	for _, host := range r.hostNames() {
 		used := r.Hosts[host].CPUTSeconds
 		if used == nil {
@@ -123,17 +125,20 @@ func (r *Report) imbalanceAdvice(walltime time.Duration) Advice {
 		if least == "" || *used < *r.Hosts[least].CPUTSeconds {
 			least = host
 		}
+		if *used < idleCPUs*walltime.Seconds() {
+			idle = append(idle, host)
+		}
 	}
 	low, high := *r.Hosts[least].CPUTSeconds, *r.Hosts[most].CPUTSeconds
-	if high < idleCPUs*walltime.Seconds() {
-		return Advice{} // all of them are idle
+	switch n := len(idle); {
+	case n == len(r.Hosts):
+		return Advice{}
+	case n > 0:
+		return Advice{Text: fmt.Sprintf("%d of %d hosts %s idle: %s; start the program on all hosts, as mpirun does, "+
+			"or request fewer", n, len(r.Hosts), wereOrWas(n), named(idle))}
 	}
-	times := ""
-	if low > 0 && high/low < 100 {
-		times = fmt.Sprintf(" %.1f times", high/low)
-	}
-	return Advice{Text: fmt.Sprintf("imbalance%s between %s and %s: %s and %s of cpu time", times, most, least,
-		cpuTime(high), cpuTime(low))}
+	return Advice{Text: fmt.Sprintf("uneven work: %s used %.1f times the cpu time of %s, %s and %s", most, high/low,
+		least, duration(high), duration(low))}
 }
 
 // texts returns advice as it stands among the notes.

@@ -64,8 +64,8 @@ func TestAdviceOnWalltime(t *testing.T) {
 			h.Series = course(map[string]func(float64) float64{hostapi.ColumnCPU: of})
 		}
 	}
-	const more = "try walltime=03:00:00: walltime=02:00:00 was too short; walltime_signal warns a program that can " +
-		"save its state"
+	const more = "try walltime=03:00:00: walltime=02:00:00 was too short; walltime_signal=USR1@60 warns a program " +
+		"that can save its state"
 	for _, tt := range []struct {
 		name    string
 		elapsed time.Duration
@@ -73,8 +73,8 @@ func TestAdviceOnWalltime(t *testing.T) {
 		change  func(*hostapi.HostUsage)
 		want    string
 	}{
-		{"a quarter", 30 * time.Minute, 0, nil, "try walltime=00:40:00: the job used 25% of 02:00:00; a shorter one " +
-			"may start sooner"},
+		{"a quarter", 30 * time.Minute, 0, nil, "try walltime=00:40:00: the job used 25% of 02:00:00; with a " +
+			"shorter walltime it may start sooner"},
 		{"half", time.Hour, 0, nil, ""},
 		{"a quarter, and failed", 30 * time.Minute, 1, nil, ""},
 		{"too short", 2 * time.Hour, -29, nil, more},
@@ -91,13 +91,13 @@ func TestAdviceOnWalltime(t *testing.T) {
 func TestTextHasAdviceFirstAndTheKernelLast(t *testing.T) {
 	r := fromRecord(caseRecord("1.srv", "x", func(r *jobstate.Record) {
 		r.Hosts["n1"].OOMKills, r.ExitStatus = ptr(int64(1)), ptr(137)
-		r.Diag = map[string]string{"n1": "Cgroup mem limit exceeded"}
+		r.Diag = map[string]string{"n1": "Cgroup mem limit exceeded", "n2": "a message"}
 		r.Notes = []string{"Cgroup mem limit exceeded: Killed process 7 (x)", "warned", "later", "no time"}
 		r.NoteTimes = []time.Time{begun.Add(time.Minute), begun.Add(2 * time.Minute), begun.Add(26 * time.Hour)}
 	}), begun.Add(time.Hour))
 	rest := textOf(t, r)
 	for _, line := range []string{"Outcome   out of memory: ",
-		"\n          n1: Cgroup mem limit exceeded\nAdvice    try mem=24gb: ", "\nMemory ",
+		" SIGKILL)\n          n2: a message\nAdvice    try mem=24gb: ", "\nMemory ",
 		"\nNotes     12:02:00  warned\n          03-02 14:00:00  later\n          no time\n",
 		"Kernel    12:01:00  Cgroup mem limit exceeded: Killed process 7 (x)\n"} {
 		_, after, found := strings.Cut(rest, line)

@@ -26,6 +26,14 @@ func count(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// wereOrWas is the verb after a number of things.
+func wereOrWas(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
+}
+
 func joules(j float64) string {
 	switch {
 	case j >= 10e6:
@@ -37,6 +45,9 @@ func joules(j float64) string {
 }
 
 func secondsText(s float64) string { return clock(time.Duration(s * float64(time.Second))) }
+
+// duration formats seconds as PBS does, to compare with others.
+func duration(s float64) string { return pbs.FormatDuration(time.Duration(s) * time.Second) }
 
 // cpuTime is secondsText, except that 0 is in seconds as well.
 func cpuTime(s float64) string {

@@ -33,15 +33,19 @@ type measure struct {
 	title   string
 	unit    unit
 	columns []measureColumn                     // for one host they are lines of one chart
-	least   float64                             // values below it are not significant
 	limit   func(h *hostapi.HostUsage) *float64 // nil: there is none
+	granted bool                                // the limit is there to be used up
 }
 
-type measureColumn struct{ name, text string }
+type measureColumn struct {
+	name, text string
+	least      float64 // a line or a chart whose greatest value is below it is left out
+}
 
 // hostMeasures are in the order of the document.
 var hostMeasures = []measure{
-	{title: "CPU", unit: cpus, columns: []measureColumn{{hostapi.ColumnCPU, "cpus busy"}},
+	{title: "CPU", unit: cpus, granted: true,
+		columns: []measureColumn{{hostapi.ColumnCPU, "cpus busy", 0}},
 		limit: func(h *hostapi.HostUsage) *float64 {
 			if h.NCPUs == 0 {
 				return nil
@@ -50,7 +54,8 @@ var hostMeasures = []measure{
 			return &n
 		}},
 	{title: "Memory", unit: byteCount,
-		columns: []measureColumn{{hostapi.ColumnRSSBytes, "in use"}, {hostapi.ColumnCacheBytes, "page cache"}},
+		columns: []measureColumn{
+			{hostapi.ColumnRSSBytes, "in use", 0}, {hostapi.ColumnCacheBytes, "page cache", 10 << 20}},
 		limit: func(h *hostapi.HostUsage) *float64 {
 			if h.MemLimitBytes == nil {
 				return nil
@@ -58,19 +63,19 @@ var hostMeasures = []measure{
 			bytes := float64(*h.MemLimitBytes)
 			return &bytes
 		}},
-	{title: "Processes and threads", unit: number, least: 2,
-		columns: []measureColumn{{hostapi.ColumnPids, "alive"}}},
-	{title: "Files", unit: byteRate, least: 100 << 10, columns: []measureColumn{
-		{hostapi.ColumnReadBytes, "read"}, {hostapi.ColumnWriteBytes, "written"}}},
-	{title: "Waited", unit: share, least: worthTelling, columns: []measureColumn{
-		{hostapi.ColumnCPUPressure, "for cpus"}, {hostapi.ColumnMemoryPressure, "for memory"},
-		{hostapi.ColumnIOPressure, "for files"}}},
+	{title: "Processes and threads", unit: number, columns: []measureColumn{{hostapi.ColumnPids, "alive", 2}}},
+	{title: "Files", unit: byteRate, columns: []measureColumn{
+		{hostapi.ColumnReadBytes, "read", 100 << 10}, {hostapi.ColumnWriteBytes, "written", 100 << 10}}},
+	{title: "Waited", unit: share, columns: []measureColumn{
+		{hostapi.ColumnCPUPressure, "for cpus", worthTelling},
+		{hostapi.ColumnMemoryPressure, "for memory", worthTelling},
+		{hostapi.ColumnIOPressure, "for files", worthTelling}}},
 }
 
 var deviceMeasures = []measure{
-	{title: "GPU", unit: percent, columns: []measureColumn{{hostapi.ColumnUtilizationPercent, "of the time"}}},
-	{title: "GPU memory", unit: byteCount, columns: []measureColumn{{hostapi.ColumnDeviceMemBytes, "in use"}}},
-	{title: "GPU power", unit: watts, columns: []measureColumn{{hostapi.ColumnPowerWatts, ""}}},
+	{title: "GPU", unit: percent, columns: []measureColumn{{hostapi.ColumnUtilizationPercent, "of the time", 0}}},
+	{title: "GPU memory", unit: byteCount, columns: []measureColumn{{hostapi.ColumnDeviceMemBytes, "in use", 0}}},
+	{title: "GPU power", unit: watts, columns: []measureColumn{{hostapi.ColumnPowerWatts, "", 0}}},
 }
 
 // charts returns the charts of the job, none if no series is known.
@@ -79,10 +84,13 @@ func (r *Report) charts() []chart {
 	hosts := r.drawn(mostLines)
 	for _, m := range hostMeasures {
 		limit := limitOfAll(m, hosts)
-		if len(hosts) == 1 {
+		if len(hosts) == 1 && len(r.Hosts) == 1 {
 			p := chart{measure: m, limit: limit}
 			for _, c := range m.columns {
-				p.addHost(c.text, hosts[0].HostUsage, c.name)
+				line := chart{measure: m}
+				if line.addHost(c.text, hosts[0].HostUsage, c.name); line.most() >= c.least {
+					p.lines = append(p.lines, line.lines...)
+				}
 			}
 			list = append(list, p)
 			continue
@@ -98,11 +106,13 @@ func (r *Report) charts() []chart {
 			for _, h := range hosts {
 				p.addHost(h.name, h.HostUsage, c.name)
 			}
-			list = append(list, p)
+			if p.most() >= c.least {
+				list = append(list, p)
+			}
 		}
 	}
 	list = append(list, r.deviceCharts()...)
-	return slices.DeleteFunc(list, func(c chart) bool { return !(c.most() >= c.least) })
+	return slices.DeleteFunc(list, func(c chart) bool { return math.IsNaN(c.most()) })
 }
 
 // limitOfAll returns the limit that all of the hosts share, or nil.

@@ -46,7 +46,8 @@ func TestCSVHasARowForEachJobAndNothingForWhatIsNotKnown(t *testing.T) {
 		"missing_hosts": "", "ncpus": "2", "cput_seconds": "1086", "cpu_efficiency": "0.900",
 		"mem_bytes": "50331648", "mem_limit_bytes": "67108864", "mem_efficiency": "0.750", "oom_kills": "0",
 		"throttled_seconds": "1.25", "cput_imbalance": "", "gpus": "2", "gpu_utilization_percent": "31.75",
-		"notes":         "try walltime=00:15:00: the job used 17% of 01:00:00; a shorter one may start sooner",
+		"notes": "try walltime=00:15:00: the job used 17% of 01:00:00; " +
+			"with a shorter walltime it may start sooner",
 		"energy_joules": "", "billing": "", "state": "ok", "outcome": "completed", "walltime_efficiency": "0.168",
 	}, rows[0])
 	for column, cell := range rows[1] {

@@ -28,6 +28,21 @@ func (r *Report) withSeries() []drawn {
 	return list
 }
 
+// elsewhere names the hosts that have no series here, and how to see theirs. It returns "" if each
+// host has one, or none has.
+func (r *Report) elsewhere() string {
+	var others []string
+	for _, name := range r.allHosts() {
+		if h := r.Hosts[name]; h == nil || h.Series == nil {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 || len(r.withSeries()) == 0 {
+		return ""
+	}
+	return printable(named(others)) + "; for its plots: hookhost report " + printable(r.Job) + " there"
+}
+
 // drawn returns the hosts that have a series, if there are at most so many. Of more, it returns
 // three in their place: at each time, the greatest of all, the median and the least. These show how
 // even the job is, whatever the number of its hosts.

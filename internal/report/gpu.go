@@ -77,9 +77,12 @@ func (r *Report) gpuAdvice() Advice {
 	case all == 1:
 		return Advice{Text: "the GPU was never used: request none, or find out why the program does not use it"}
 	case unused == all:
-		return Advice{Text: fmt.Sprintf("never used: all %d GPUs", all)}
-	case len(r.Hosts) == 1 && resource != "":
-		return try(fmt.Sprintf("%s=%d", resource, all-unused), fmt.Sprintf("never used: %d of %d GPUs", unused, all))
+		return Advice{Text: fmt.Sprintf("none of the %d GPUs was ever used: request none, or find out why the program "+
+			"does not use them", all)}
 	}
-	return Advice{Text: fmt.Sprintf("never used: %d of %d GPUs", unused, all)}
+	text := fmt.Sprintf("%d of %d GPUs %s never used", unused, all, wereOrWas(unused))
+	if len(r.Hosts) == 1 && resource != "" {
+		return try(fmt.Sprintf("%s=%d", resource, all-unused), text)
+	}
+	return Advice{Text: text}
 }

@@ -28,8 +28,9 @@ func TestIdleGPUsAreFoundByTheGrant(t *testing.T) {
 	}{
 		{"busy", []hostapi.DeviceUsage{gpu(40), gpu(0.1)}, ""},
 		{"one idle", []hostapi.DeviceUsage{gpu(0)}, none},
-		{"one of two", []hostapi.DeviceUsage{gpu(0), gpu(40)}, "try ngpus=1: never used: 1 of 2 GPUs"},
-		{"both", []hostapi.DeviceUsage{gpu(0), gpu(0)}, "never used: all 2 GPUs"},
+		{"one of two", []hostapi.DeviceUsage{gpu(0), gpu(40)}, "try ngpus=1: 1 of 2 GPUs was never used"},
+		{"both", []hostapi.DeviceUsage{gpu(0), gpu(0)}, "none of the 2 GPUs was ever used: " +
+			"request none, or find out why the program does not use them"},
 		{"given back", []hostapi.DeviceUsage{given, gpu(40)}, ""},
 		{"without accounting", []hostapi.DeviceUsage{sampled(level(0, 0))}, none},
 		{"without accounting, in use", []hostapi.DeviceUsage{sampled(level(7, 0))}, ""},

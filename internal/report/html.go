@@ -65,8 +65,11 @@ type Link struct {
 // Field is a field of a form.
 type Field struct {
 	Name, Label, Value string
-	Choices            []string // "" is the first and means any
+	Choices            []Choice // none for a field to write in
 }
+
+// Choice is a value that a field can have, with its text for people.
+type Choice struct{ Value, Text string }
 
 // documentPage is the data of the templates in document.html.
 type documentPage struct {
@@ -141,6 +144,8 @@ func (r *Report) document(heading string) *reportDocument {
 	}
 	if n := len(r.withSeries()); n > mostLines {
 		d.Spread = fmt.Sprintf("The lines are the greatest, the median and the least of %d hosts at each time.", n)
+	} else if others := r.elsewhere(); others != "" && len(d.Pictures) > 0 {
+		d.Spread = "Not drawn: " + others
 	}
 	return d
 }

@@ -119,8 +119,8 @@ func TestJoinedReportHasTheWordsOfEachHost(t *testing.T) {
 	must.Equal(t, "notes", []string{"a note", "n2: a note", "n4: a note",
 		"try mem=21gb on each host: mem=16gb was too little on n1, n2, n4; " +
 			"11.9gb were in use half-way",
-		"imbalance 3.1 times between n1 and n4: 07:45:00 and 02:30:00 of cpu time",
-		"try walltime=01:15:00: the job used 49% of 02:00:00; a shorter one may start sooner"},
+		"uneven work: n1 used 3.1 times the cpu time of n4, 07:45:00 and 02:30:00",
+		"try walltime=01:15:00: the job used 49% of 02:00:00; with a shorter walltime it may start sooner"},
 		sortedButAdvice(r.Notes))
 	must.Equal(t, "messages", map[string]string{"n1": "killed on n1", "n2": "killed on n2",
 		"n4": "killed on n4"}, r.DiagMessages)

@@ -111,11 +111,14 @@ func (r *Report) memAdvice() Advice {
 		fmt.Sprintf("the peak was %s of %s", asUsed(peak), asSize(limit)))
 }
 
-// rounded rounds bytes up to whole mb, from 1gb on to whole gb.
+// rounded rounds bytes up to whole mb, from 100mb on to tens, and from 1gb on to whole gb.
 func rounded(bytes int64) int64 {
 	unit := int64(1 << 20)
-	if bytes >= 1<<30 {
+	switch {
+	case bytes >= 1<<30:
 		unit = 1 << 30
+	case bytes >= 100<<20:
+		unit = 10 << 20
 	}
 	return (bytes + unit - 1) / unit * unit
 }

@@ -33,6 +33,10 @@ func (r *Report) noted() []note {
 // killedProcess is in the kernel's message about a kill, and in a note by hook cgroup.
 const killedProcess = "Killed process "
 
+// ownLimit is what hook cgroup reports to PBS of a kill for the job's own mem. The outcome says it
+// too.
+const ownLimit = "Cgroup mem limit exceeded"
+
 // remarks returns the notes for people: those with a kernel's message apart, because it is long and
 // few can read it. A note begins with its time, if that is known, and with its day if the job began
 // on another one.

@@ -98,7 +98,7 @@ func (r *Report) endedFor(limit string) Outcome {
 			o.Reason += " after " + clock(*t.walltime)
 		}
 		if t.wallLimit != nil {
-			o.Reason += " of " + clock(*t.wallLimit)
+			o.Reason += "; it had requested " + clock(*t.wallLimit)
 		}
 		return o
 	case "mem", "vmem":
@@ -130,7 +130,8 @@ func (r *Report) endedItself(status int) Outcome {
 		return Outcome{stateKilled, "killed by " + signalName(n),
 			inBrackets(signalReason[signalName(n)], fmt.Sprintf("Exit_status %d", status))}
 	}
-	return Outcome{stateFailed, fmt.Sprintf("failed with status %d", status), statusReason[status]}
+	return Outcome{stateFailed, fmt.Sprintf("failed with status %d", status),
+		cmp.Or(statusReason[status], "the job's own status; its output may say why")}
 }
 
 // kills describes the processes that the kernel killed because memory ran out, "" if there are

@@ -23,6 +23,7 @@ func TestOutcomesInWords(t *testing.T) {
 	notRun := func(n int) func(*jobstate.Record) {
 		return func(r *jobstate.Record) { r.Launched, r.ExitStatus = jobstate.Moment{}, &n }
 	}
+	const own = "the job's own status; its output may say why"
 	for _, tt := range []struct {
 		name   string
 		change func(*jobstate.Record)
@@ -30,22 +31,22 @@ func TestOutcomesInWords(t *testing.T) {
 		want   string
 	}{
 		{"ok", status(0), "ok", "completed"},
-		{"the program's status", status(3), "failed", "failed with status 3"},
+		{"the program's status", status(3), "failed", "failed with status 3: " + own},
 		{"no such program", status(127), "failed",
 			"failed with status 127: the shell did not find a program: is its module loaded?"},
-		{"a status that is no signal", status(193), "failed", "failed with status 193"},
+		{"a status that is no signal", status(193), "failed", "failed with status 193: " + own},
 		{"a shell's status of a signal", status(137), "killed", "killed by SIGKILL: Exit_status 137"},
 		{"PBS's status of a signal", status(267), "killed", "killed by SIGSEGV: a program used an address where it " +
 			"has no memory, which is an error in the program (Exit_status 267)"},
 		{"a signal without a name", status(162), "killed", "killed by signal 34: Exit_status 162"},
 		{"walltime under PBS", status(-29), "timeout",
-			"walltime exceeded: it was ended after 00:10:03 of 01:00:00 (Exit_status -29)"},
+			"walltime exceeded: it was ended after 00:10:03; it had requested 01:00:00 (Exit_status -29)"},
 		{"walltime under run", killed("walltime 603 exceeded limit 600"), "timeout",
-			"walltime exceeded: it was ended after 00:10:03 of 01:00:00 (Exit_status 143, SIGTERM)"},
+			"walltime exceeded: it was ended after 00:10:03; it had requested 01:00:00 (Exit_status 143, SIGTERM)"},
 		{"walltime, and a program that copes", func(r *jobstate.Record) {
 			killed("walltime 603 exceeded limit 600")(r)
 			r.ExitStatus = ptr(0)
-		}, "timeout", "walltime exceeded: it was ended after 00:10:03 of 01:00:00 (Exit_status 0)"},
+		}, "timeout", "walltime exceeded: it was ended after 00:10:03; it had requested 01:00:00 (Exit_status 0)"},
 		{"memory, by hookhost", killed("mem 70000kb exceeded limit 65536kb"), "oom",
 			"out of memory: it was ended because it used more than its mem (Exit_status 143, SIGTERM)"},
 		{"memory, by pbs_mom", status(-26), "oom",
@@ -59,8 +60,8 @@ func TestOutcomesInWords(t *testing.T) {
 			"completed: exit status 0, but the kernel killed 1 process of the job for lack of memory"},
 		{"memory, then time", func(r *jobstate.Record) {
 			r.ExitStatus, r.Hosts["n1"].OOMKills = ptr(-29), ptr(int64(1))
-		}, "timeout", "walltime exceeded: it was ended after 00:10:03 of 01:00:00; before that, the kernel killed " +
-			"1 process of the job for lack of memory (Exit_status -29)"},
+		}, "timeout", "walltime exceeded: it was ended after 00:10:03; it had requested 01:00:00; " +
+			"before that, the kernel killed 1 process of the job for lack of memory (Exit_status -29)"},
 		{"deleted", func(r *jobstate.Record) { r.ExitStatus, r.Terminated = ptr(271), true }, "cancelled",
 			"cancelled: it was ended on request, as by qdel (Exit_status 271, SIGTERM)"},
 		{"requeued", status(-11), "cancelled",

@@ -21,14 +21,16 @@ const seriesRounding = 0.001
 
 // picture is a chart as the template document.html draws it.
 type picture struct {
-	Title  string
-	Of     string // what a point of a line is
-	Lines  []pictureLine
-	Limit  *pictureMark
-	Rows   []pictureMark // of the value axis
-	Times  []pictureMark
-	Filled bool
-	Values []readout
+	Title string
+	Of    string // what a point of a line is
+	Lines []pictureLine
+	Limit *pictureMark
+	Rows  []pictureMark // of the value axis
+	Times []pictureMark
+	// Granted means that the limit is there to be used up, and is no reason to worry.
+	Granted bool
+	Filled  bool
+	Values  []readout
 }
 
 type pictureLine struct {
@@ -48,15 +50,18 @@ type pictureMark struct {
 // draw makes the picture of a chart. from and to are the same for all charts of a report.
 func (c chart) draw(from, to time.Time) picture {
 	most := c.most()
-	if c.limit != nil && !(most > *c.limit*(1+seriesRounding)) {
-		most = *c.limit
-	}
 	top := c.unit.top(most)
+	if c.limit != nil && *c.limit > 0 && !(most > *c.limit*(1+seriesRounding)) {
+		top = *c.limit
+	}
 	pic := picture{Title: printable(c.title), Of: c.meaning(), Filled: len(c.lines) == 1 || c.title == "Memory"}
 	pic.Rows = []pictureMark{beside(1, c.unit.text(top)), beside(0.5, c.unit.text(top/2)), beside(0, "0")}
 	if c.limit != nil {
 		at := downTo(*c.limit / top)
 		pic.Limit = &pictureMark{At: coordinate(at), TextAt: coordinate(at - 5), Text: "limit " + c.unit.text(*c.limit)}
+		if pic.Granted = c.granted; c.granted {
+			pic.Limit.Text = "granted " + c.unit.text(*c.limit)
+		}
 	}
 	for _, m := range timeMarks(from, to) {
 		pic.Times = append(pic.Times, across(m))

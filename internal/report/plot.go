@@ -67,6 +67,8 @@ func (r *Report) writePlots(p *page) {
 	}
 	if n := len(r.withSeries()); n > mostPlotted {
 		fmt.Fprintf(p, "  max, median and min of %d hosts at each time\n", n)
+	} else if others := r.elsewhere(); others != "" {
+		fmt.Fprintf(p, "  not here: %s\n", others)
 	}
 }
 

@@ -66,13 +66,13 @@ func TestJobWithoutCPUsIsPlottedByOneCPU(t *testing.T) {
 func TestHostsThatDidNothingAreNotImbalanced(t *testing.T) {
 	for most, want := range map[float64]string{
 		0.04: "idle: 0.0 s of cpu time",
-		3600: "imbalance between n1 and n2: 01:00:00 and 0.0 s of cpu time",
+		3600: "1 of 2 hosts was idle: n2; start the program on all hosts",
 	} {
 		rec := caseRecord("109.srv", "waits", func(r *jobstate.Record) {
 			r.Hosts = map[string]*hostapi.HostUsage{"n1": caseHost(most, 1<<30), "n2": caseHost(0, 1<<30)}
 		})
 		notes := strings.Join(fromRecord(rec, rec.Ended.Wall).Notes, "; ")
-		if !strings.Contains(notes, want) || most < 1 && strings.Contains(notes, "imbalance") {
+		if !strings.Contains(notes, want) || most < 1 && strings.Contains(notes, "all hosts") {
 			t.Errorf("%q, want %q", notes, want)
 		}
 	}

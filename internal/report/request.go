@@ -22,9 +22,9 @@ func (r *Report) writeRequest(p sheet) {
 
 // writeHosts names the first hosts, and how many there are.
 func writeHosts(p sheet, hosts []string, exclusive bool) {
-	text := strings.Join(hosts[:min(len(hosts), mostNamed)], ", ")
-	if more := len(hosts) - mostNamed; more > 0 {
-		text = fmt.Sprintf("%d: %s and %d more", len(hosts), text, more)
+	text := named(hosts)
+	if len(hosts) > mostNamed {
+		text = fmt.Sprintf("%d: %s", len(hosts), text)
 	}
 	if text != "" && exclusive {
 		text += ", for this job alone"
@@ -32,6 +32,15 @@ func writeHosts(p sheet, hosts []string, exclusive bool) {
 	if text != "" {
 		p.line("Hosts", "%s", text)
 	}
+}
+
+// named lists the first of many hosts, and how many more there are.
+func named(hosts []string) string {
+	text := strings.Join(hosts[:min(len(hosts), mostNamed)], ", ")
+	if more := len(hosts) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // ownerInQueue returns the job's owner with its queue.

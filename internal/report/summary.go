@@ -38,5 +38,5 @@ func shortBar(b *bar, text string) string {
 	if b == nil || b.part == nil {
 		return text
 	}
-	return strings.TrimSpace(fmt.Sprintf("%.0f%%  %s", 100**b.part, b.amount))
+	return strings.TrimRight(fmt.Sprintf("%3.0f%%  %s", 100**b.part, b.amount), " ")
 }

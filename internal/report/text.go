@@ -95,7 +95,7 @@ func (r *Report) writeMessages(p sheet) {
 			p.whole("", "and messages of "+count(int64(len(hosts)-mostBars), "more host", "more hosts"))
 			break
 		}
-		if text := r.DiagMessages[host]; !strings.Contains(text, killedProcess) {
+		if text := r.DiagMessages[host]; !strings.Contains(text, killedProcess) && text != ownLimit {
 			p.whole("", host+": "+text)
 		}
 	}
@@ -119,7 +119,7 @@ func (r *Report) writeTimes(p sheet, t totals) {
 	}
 }
 
-// writeDevices writes each model once, and devices whose use was not measured.
+// writeDevices writes each model once, if it is known, and devices whose use was not measured.
 func (r *Report) writeDevices(p sheet) {
 	label := "Devices"
 	write := func(text string) {
@@ -128,7 +128,9 @@ func (r *Report) writeDevices(p sheet) {
 	}
 	measured := map[string]int64{}
 	for _, g := range r.gpus() {
-		measured[cmp.Or(g.Model, g.Resource)]++
+		if g.Model != "" {
+			measured[g.Model]++
+		}
 	}
 	for _, model := range slices.Sorted(maps.Keys(measured)) {
 		write(fmt.Sprintf("%d x %s", measured[model], model))
@@ -209,11 +211,7 @@ func (r *Report) oomWhere() string {
 			hosts = append(hosts, host)
 		}
 	}
-	text := " on " + strings.Join(hosts[:min(len(hosts), 8)], ", ")
-	if more := len(hosts) - 8; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return " on " + named(hosts)
 }
 
 // unheard describes the part of a missing host in the sums: its usage reported while the job ran,

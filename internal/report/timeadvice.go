@@ -26,7 +26,7 @@ func (r *Report) timeoutAdvice(t totals) Advice {
 			"come", since.Format(time.TimeOnly))}
 	}
 	return try("walltime="+pbs.FormatDuration(wholeMinutes(time.Duration(moreTime*float64(*t.wallLimit)))),
-		fmt.Sprintf("walltime=%s was too short; walltime_signal warns a program that can save its state",
+		fmt.Sprintf("walltime=%s was too short; walltime_signal=USR1@60 warns a program that can save its state",
 			pbs.FormatDuration(*t.wallLimit)))
 }
 
@@ -41,7 +41,7 @@ func (r *Report) walltimeAdvice(t totals) Advice {
 		return Advice{}
 	}
 	return try("walltime="+pbs.FormatDuration(ask),
-		fmt.Sprintf("the job used %.0f%% of %s; a shorter one may start sooner", 100*part,
+		fmt.Sprintf("the job used %.0f%% of %s; with a shorter walltime it may start sooner", 100*part,
 			pbs.FormatDuration(*t.wallLimit)))
 }
 

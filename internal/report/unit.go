@@ -14,8 +14,8 @@ type unit struct {
 
 var (
 	cpus      = unit{func(v float64) string { return trimmed(v, 1) }, atLeast(1)}
-	number    = unit{func(v float64) string { return trimmed(v, 0) }, atLeast(2)}
-	watts     = unit{func(v float64) string { return trimmed(v, 0) + " W" }, atLeast(2)}
+	number    = unit{func(v float64) string { return trimmed(v, 0) }, roundEven}
+	watts     = unit{func(v float64) string { return trimmed(v, 0) + " W" }, roundEven}
 	byteCount = unit{size[float64], roundBinary}
 	byteRate  = unit{func(v float64) string { return size(v) + "/s" }, roundBinary}
 	share     = unit{func(v float64) string { return trimmed(100*v, 1) + "%" }, atLeast(0.01)}
@@ -25,6 +25,15 @@ var (
 // atLeast makes the axis end at least this far, so that half of it is also a number.
 func atLeast(least float64) func(most float64) float64 {
 	return func(most float64) float64 { return max(least, roundDecimal(most)) }
+}
+
+// roundEven is roundDecimal for whole numbers whose half is whole, too.
+func roundEven(v float64) float64 {
+	if top := roundDecimal(v); top == 5 {
+		return 6
+	} else {
+		return max(2, top)
+	}
 }
 
 // trimmed formats v without trailing zeros.

@@ -24,7 +24,7 @@ func (r *Report) writeUse(p sheet, t totals) {
 		p.bars("GPU", &gpus[0], nil)
 	} else if mean, ok := r.gpuUtilization(); ok {
 		mean /= 100
-		p.bars("GPU", &bar{part: &mean, amount: fmt.Sprintf("%d GPUs on average", len(gpus))}, gpus)
+		p.bars("GPU", &bar{part: &mean, amount: fmt.Sprintf("mean of %d GPUs", len(gpus))}, gpus)
 	}
 }
 
@@ -137,10 +137,12 @@ func (r *Report) gpuBars() []bar {
 	for _, g := range r.gpus() {
 		part := g.percent / 100
 		var amounts []string
-		if g.MemPeakBytes != nil {
+		if g.MemPeakBytes != nil && *g.MemPeakBytes > 0 {
 			amounts = append(amounts, size(*g.MemPeakBytes)+" peak")
+		} else if g.percent == 0 {
+			amounts = append(amounts, "not used")
 		}
-		if g.EnergyJoules != nil {
+		if g.EnergyJoules != nil && *g.EnergyJoules > 0 {
 			amounts = append(amounts, joules(*g.EnergyJoules))
 		}
 		list = append(list, bar{name: r.gpuName(g), part: &part, amount: strings.Join(amounts, ", ")})

@@ -11,7 +11,12 @@ import (
 )
 
 // stateChoices are the states of a job that the form offers, as in report.StateNames; "" is any.
-var stateChoices = []string{"", "ok", "failed", "killed", "oom", "timeout", "cancelled"}
+var stateChoices = []report.Choice{
+	{Value: "", Text: "any"}, {Value: "ok", Text: "completed"}, {Value: "failed", Text: "failed"},
+	{Value: "killed", Text: "killed by a signal"}, {Value: "oom", Text: "out of memory"},
+	{Value: "timeout", Text: "walltime exceeded"}, {Value: "cancelled", Text: "cancelled"},
+	{Value: "node_failure", Text: "node failure"}, {Value: "not_started", Text: "not started"},
+}
 
 // filter selects the finished jobs of a page.
 type filter struct {
@@ -53,7 +58,7 @@ func (f filter) matches(r *report.Report) bool {
 func (f filter) fields(users bool) []report.Field {
 	fields := []report.Field{
 		{Name: "name", Label: "Name", Value: f.name},
-		{Name: "state", Label: "State", Value: f.state, Choices: stateChoices},
+		{Name: "state", Label: "Outcome", Value: f.state, Choices: stateChoices},
 	}
 	if users {
 		fields = append([]report.Field{{Name: "user", Label: "Owner", Value: f.user}}, fields...)

@@ -151,7 +151,7 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil || w.Header().Get("Content-Type") != "":
 		panic(http.ErrAbortHandler)
 	case errors.Is(err, api.ErrNotFound):
-		status, title = http.StatusNotFound, "Not found"
+		status, title = http.StatusNotFound, "No such job here"
 	case errors.Is(err, errRequest):
 		status, title = http.StatusBadRequest, "Bad request"
 	case errors.Is(err, errUnknown):
@@ -164,5 +164,5 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	up := strings.Repeat("../", max(0, strings.Count(r.URL.Path, "/")-1))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	report.HTML{Title: title, Links: links(up, ""), Remark: err.Error()}.WriteMessage(w)
+	report.HTML{Title: title, Links: links(up, ""), Search: up + "search", Remark: err.Error()}.WriteMessage(w)
 }
