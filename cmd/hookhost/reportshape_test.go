@@ -101,13 +101,16 @@ var drawings = []replacement{
 	{regexp.MustCompile(`(?m)^(<dt>(Waited|Throttled)</dt>.*|.*<p>[^<]* with page cache</p>.*)\n`), ""},
 	{regexp.MustCompile(`(?s)<figure>\n<figcaption><b>(Files|Waited)[^<]*</b>.*?</figure>\n`), ""},
 	{regexp.MustCompile(`<rect class="at"[^>]*><title>[^<]*</title></rect>`), ""},
-	{regexp.MustCompile(`(<dt>CPU</dt><dd class="use">).*(</dd>)`), "$1#$2"},
+	{regexp.MustCompile(`(<dt>CPU</dt><dd)[^>]*>.*(</dd>)`), "$1>#$2"}, // a bar after a minute
+	{regexp.MustCompile(`<span><svg class="key l2"[^>]*>.{1,60}</svg>page cache <i>[^<]*</i></span>`), ""},
+	{regexp.MustCompile(`(?m)^<g class="l2">.*</g>\n`), ""},
 	{regexp.MustCompile(`(?s)<style>.*</style>`), "<style>document.css</style>"},
 	{regexp.MustCompile(`sha256-([\w/=]|&#43;)+`), "sha256-#"},
 	{regexp.MustCompile(`( class="part" width="| aria-label="|<span class="percent">)[\d.]+%`), "$1#"},
 	{regexp.MustCompile(`(<line class="grid" x1="[^"]+%".*</text>\n)+`), "times\n"},
 	{regexp.MustCompile(`(<text x="-8" y="\d+" text-anchor="end">)[^<]*`), "$1#"},
-	{regexp.MustCompile(`( x2="100%") y1="[^"]+" y2="[^"]+"(/><text class="limit" x="100%") y="[^"]+"`), "$1$2"},
+	{regexp.MustCompile(`( x2="100%") y1="[^"]+" y2="[^"]+"(/><text class="limit( granted)?" x="100%") y="[^"]+"`),
+		"$1$2"},
 	{regexp.MustCompile(`( d=)"M[^"]+"`), `$1"M#"`},
 	{regexp.MustCompile(`<i>[\d.]+( \w+)? (peak|at most)</i>`), "<i># $2</i>"},
 }
