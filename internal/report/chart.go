@@ -34,7 +34,7 @@ type measure struct {
 	unit    unit
 	columns []measureColumn                     // for one host they are lines of one chart
 	limit   func(h *hostapi.HostUsage) *float64 // nil: there is none
-	granted bool                                // the limit is there to be used up
+	granted func(limit float64) string          // says that the limit is there to be used up; nil: it is not
 }
 
 type measureColumn struct {
@@ -44,7 +44,8 @@ type measureColumn struct {
 
 // hostMeasures are in the order of the document.
 var hostMeasures = []measure{
-	{title: "CPU", unit: cpus, granted: true,
+	{title: "CPU", unit: cpus,
+		granted: func(n float64) string { return count(int64(n), "cpu granted", "cpus granted") },
 		columns: []measureColumn{{hostapi.ColumnCPU, "cpus busy", 0}},
 		limit: func(h *hostapi.HostUsage) *float64 {
 			if h.NCPUs == 0 {

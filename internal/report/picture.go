@@ -59,8 +59,8 @@ func (c chart) draw(from, to time.Time) picture {
 	if c.limit != nil {
 		at := downTo(*c.limit / top)
 		pic.Limit = &pictureMark{At: coordinate(at), TextAt: coordinate(at - 5), Text: "limit " + c.unit.text(*c.limit)}
-		if pic.Granted = c.granted; c.granted {
-			pic.Limit.Text = "granted " + c.unit.text(*c.limit)
+		if pic.Granted = c.granted != nil; pic.Granted {
+			pic.Limit.Text = c.granted(*c.limit)
 		}
 	}
 	for _, m := range timeMarks(from, to) {
