@@ -141,7 +141,7 @@ func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.
 		defer client.Close()
 		err = client.Reports(ctx, f, yield)
 	} else if os.Geteuid() != 0 {
-		const text = "report: to list jobs, it needs a daemon on this host; without one, name a JOB by its id: %w"
+		const text = "report: name a JOB by its id (qstat -x lists yours): a list of jobs needs a daemon here: %w"
 		return fmt.Errorf(text, err)
 	}
 	switch {

@@ -28,19 +28,16 @@ func (r *Report) withSeries() []drawn {
 	return list
 }
 
-// elsewhere names the hosts that have no series here, and how to see theirs. It returns "" if each
-// host has one, or none has.
-func (r *Report) elsewhere() string {
-	var others []string
-	for _, name := range r.allHosts() {
-		if h := r.Hosts[name]; h == nil || h.Series == nil {
-			others = append(others, name)
-		}
+// someHosts names the hosts that have a series, if others have none.
+func (r *Report) someHosts() string {
+	var names []string
+	for _, h := range r.withSeries() {
+		names = append(names, h.name)
 	}
-	if len(others) == 0 || len(r.withSeries()) == 0 {
+	if len(names) == len(r.allHosts()) {
 		return ""
 	}
-	return printable(named(others)) + "; for its plots: hookhost report " + printable(r.Job) + " there"
+	return printable(named(names))
 }
 
 // drawn returns the hosts that have a series, if there are at most so many. Of more, it returns

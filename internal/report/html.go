@@ -144,8 +144,9 @@ func (r *Report) document(heading string) *reportDocument {
 	}
 	if n := len(r.withSeries()); n > mostLines {
 		d.Spread = fmt.Sprintf("The lines are the greatest, the median and the least of %d hosts at each time.", n)
-	} else if others := r.elsewhere(); others != "" && len(d.Pictures) > 0 {
-		d.Spread = "Not drawn: " + others
+	} else if hosts := r.someHosts(); hosts != "" {
+		d.Spread = fmt.Sprintf("The plots are of %s alone. On the other hosts, hookhost report %s shows theirs.", hosts,
+			printable(r.Job))
 	}
 	return d
 }

@@ -42,6 +42,9 @@ func (h HTML) row(r *Report) *tableRow {
 		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(outcome.Words),
 		Reason: printable(outcome.Reason), Bad: r.bad(), Headline: printable(r.headline()),
 	}
+	if row.Bad && row.Headline == "" {
+		row.Headline = row.Reason
+	}
 	if left := r.WalltimeLeft; left != nil {
 		row.State += ", " + clock(time.Duration(*left*float64(time.Second))) + " left"
 	}

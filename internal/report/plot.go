@@ -67,8 +67,8 @@ func (r *Report) writePlots(p *page) {
 	}
 	if n := len(r.withSeries()); n > mostPlotted {
 		fmt.Fprintf(p, "  max, median and min of %d hosts at each time\n", n)
-	} else if others := r.elsewhere(); others != "" {
-		fmt.Fprintf(p, "  not here: %s\n", others)
+	} else if hosts := r.someHosts(); hosts != "" {
+		fmt.Fprintf(p, "  of %s alone; on the other hosts, hookhost report %s shows theirs\n", hosts, printable(r.Job))
 	}
 }
 

@@ -113,3 +113,21 @@ func TestLinesOverManyHostsAreOfEachTime(t *testing.T) {
 	must.Equal(t, "peak of memory", int64(10<<30), *lines[0].MemBytes)
 	must.Equal(t, "eleven lines", 11, len(r.drawn(11)))
 }
+
+// The mother superior's report has the course of its own host alone.
+func TestPlotsOfSomeHostsNameThem(t *testing.T) {
+	rec := caseRecord("1.srv", "x", func(r *jobstate.Record) {
+		r.Hosts = map[string]*hostapi.HostUsage{"n1": caseHost(3600, 1<<30), "n2": caseHost(60, 1<<30)}
+		r.Hosts["n1"].Series = course(map[string]func(float64) float64{hostapi.ColumnCPU: level(7, 0)})
+	})
+	for _, text := range []string{plotted(t, Text(80, false), rec), plotted(t, writeHTML, rec)} {
+		for _, want := range []string{"of n1 alone", "hookhost report 1.srv shows theirs"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in %s", want, text)
+			}
+		}
+		if strings.Contains(text, "cpus busy") {
+			t.Errorf("a line of n1 is not named: %s", text)
+		}
+	}
+}

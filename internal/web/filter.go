@@ -58,7 +58,7 @@ func (f filter) matches(r *report.Report) bool {
 func (f filter) fields(users bool) []report.Field {
 	fields := []report.Field{
 		{Name: "name", Label: "Name", Value: f.name},
-		{Name: "state", Label: "Outcome", Value: f.state, Choices: stateChoices},
+		{Name: "state", Label: "State", Value: f.state, Choices: stateChoices},
 	}
 	if users {
 		fields = append([]report.Field{{Name: "user", Label: "Owner", Value: f.user}}, fields...)

@@ -161,8 +161,12 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, api.ErrNoHost):
 		status, title = http.StatusServiceUnavailable, "No daemon runs on this host"
 	}
+	remark := err.Error()
+	if status == http.StatusNotFound {
+		remark += ". The hosts on which a job ran have its report."
+	}
 	up := strings.Repeat("../", max(0, strings.Count(r.URL.Path, "/")-1))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	report.HTML{Title: title, Links: links(up, ""), Search: up + "search", Remark: err.Error()}.WriteMessage(w)
+	report.HTML{Title: title, Links: links(up, ""), Search: up + "search", Remark: remark}.WriteMessage(w)
 }
