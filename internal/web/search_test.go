@@ -46,7 +46,7 @@ func TestLivePagesAreLoadedAgainWithoutAScript(t *testing.T) {
 		body := get(t, h, page).Body.String()
 		must.Equal(t, page+" is loaded again", want != "", strings.Contains(body, again+want))
 		must.Equal(t, page+" names the node", true, strings.Contains(body, `<span class="node"><b>n1</b>`))
-		must.Equal(t, page+" has the time of its figures", page != "/jobs/5.srv", strings.Contains(body, " as of "))
+		must.Equal(t, page+" has the time of its figures", page != "/jobs/5.srv", strings.Contains(body, " updated "))
 		off := get(t, h, page+"?refresh=off").Body.String()
 		must.Equal(t, page+" without it", false, strings.Contains(off, again))
 	}
