@@ -18,6 +18,7 @@ type chart struct {
 	measure
 	lines []chartLine
 	limit *float64 // of each line; nil if there is none, or they differ
+	hosts int      // that have lines; 0 for devices
 }
 
 type chartLine struct {
@@ -86,7 +87,7 @@ func (r *Report) charts() []chart {
 	for _, m := range hostMeasures {
 		limit := limitOfAll(m, hosts)
 		if len(hosts) == 1 && len(r.Hosts) == 1 {
-			p := chart{measure: m, limit: limit}
+			p := chart{measure: m, limit: limit, hosts: 1}
 			for _, c := range m.columns {
 				line := chart{measure: m}
 				if line.addHost(c.text, hosts[0].HostUsage, c.name); line.most() >= c.least {
@@ -97,7 +98,7 @@ func (r *Report) charts() []chart {
 			continue
 		}
 		for i, c := range m.columns { // one line per host
-			p := chart{measure: m, limit: limit}
+			p := chart{measure: m, limit: limit, hosts: len(hosts)}
 			if len(m.columns) > 1 {
 				p.title += " " + c.text
 			}

@@ -62,6 +62,9 @@ func (c chart) draw(from, to time.Time) picture {
 		if pic.Granted = c.granted != nil; pic.Granted {
 			pic.Limit.Text = c.granted(*c.limit)
 		}
+		if c.hosts > 1 {
+			pic.Limit.Text += " each"
+		}
 	}
 	for _, m := range timeMarks(from, to) {
 		pic.Times = append(pic.Times, across(m))
