@@ -64,8 +64,8 @@ func TestAdviceOnWalltime(t *testing.T) {
 			h.Series = course(map[string]func(float64) float64{hostapi.ColumnCPU: of})
 		}
 	}
-	const more = "try walltime=03:00:00: walltime=02:00:00 was too short; walltime_signal=USR1@60 warns a program " +
-		"that can save its state"
+	const more = "try walltime=03:00:00: walltime=02:00:00 was too short; walltime_signal warns a program that can " +
+		"save its state"
 	for _, tt := range []struct {
 		name    string
 		elapsed time.Duration

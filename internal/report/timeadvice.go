@@ -26,7 +26,7 @@ func (r *Report) timeoutAdvice(t totals) Advice {
 			"come", since.Format(time.TimeOnly))}
 	}
 	return try("walltime="+pbs.FormatDuration(wholeMinutes(time.Duration(moreTime*float64(*t.wallLimit)))),
-		fmt.Sprintf("walltime=%s was too short; walltime_signal=USR1@60 warns a program that can save its state",
+		fmt.Sprintf("walltime=%s was too short; walltime_signal warns a program that can save its state",
 			pbs.FormatDuration(*t.wallLimit)))
 }
 
