@@ -57,6 +57,7 @@ func (r *Report) advice() []Advice {
 		return list
 	}
 	add(r.timeoutAdvice(t))
+	add(r.grantAdvice())
 	add(t.cpuAdvice())
 	if len(r.Missing) == 0 && *t.walltime > unevenAfter {
 		add(r.imbalanceAdvice(*t.walltime))

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -58,6 +60,23 @@ func (r *Report) gpuUtilization() (percent float64, ok bool) {
 		sum += g.percent
 	}
 	return sum / float64(len(list)), true
+}
+
+// someGPUs is a request or a grant of GPUs in a chunk.
+var someGPUs = regexp.MustCompile(`:ngpus=[1-9]`)
+
+// grantAdvice is for a job that requested GPUs and got none. PBS's scheduler looks only at the
+// resources in its configuration.
+func (r *Report) grantAdvice() Advice {
+	j := r.PBSJob
+	if j == nil || j.ExecVnode == "" || someGPUs.MatchString(j.ExecVnode) {
+		return Advice{}
+	}
+	if someGPUs.MatchString(cmp.Or(j.ResourceList["select"], j.Schedselect)) {
+		return Advice{Text: "PBS granted none of the requested GPUs: tell your administrators that ngpus is missing " +
+			"in the line resources of sched_config"}
+	}
+	return Advice{}
 }
 
 // gpuAdvice names GPUs that the job holds, or held to its end, and on which nothing ran.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
+	"github.com/hookhost/hookhost/internal/jobstate"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -52,4 +53,20 @@ func TestIdleGPUsAreFoundByTheGrant(t *testing.T) {
 	})
 	mean, _ := r.gpuUtilization()
 	must.Equal(t, "mean", 40.0, math.Round(mean))
+}
+
+// A scheduler that does not know ngpus runs the job without.
+func TestRequestedGPUsThatPBSDidNotGrantAreSaid(t *testing.T) {
+	for _, tt := range []struct{ request, vnodes, want string }{
+		{"1:ncpus=8:ngpus=2", "(n1:ncpus=8)", "PBS granted none of the requested GPUs: tell your administrators that " +
+			"ngpus is missing in the line resources of sched_config"},
+		{"1:ncpus=8:ngpus=2", "(n1:ncpus=8:ngpus=2)", ""},
+		{"1:ncpus=8:ngpus=0", "(n1:ncpus=8)", ""},
+		{"1:ncpus=8", "(n1:ncpus=8)", ""},
+	} {
+		r := fromRecord(caseRecord("1.srv", "x", func(r *jobstate.Record) {
+			r.Job.ResourceList["select"], r.Job.ExecVnode = tt.request, tt.vnodes
+		}), begun.Add(time.Hour))
+		must.Equal(t, tt.request, tt.want, firstAdvice(r))
+	}
 }
