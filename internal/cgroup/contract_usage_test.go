@@ -91,7 +91,7 @@ func testWatchPeak(t *testing.T, w world) {
 	j := newJob(t, tree, testJob, tree.someLimits())
 	d, _ := j.with("memory")
 	watch(t, j, nil)
-	must.Eventually(t, "the first sample", func() bool { _, watched := d.loadPeak(); return watched })
+	must.Eventually(t, "the first sample", func() bool { _, watched, _ := d.loadPeak(); return watched })
 	before, err := j.Usage()
 	must.NoError(t, err)
 	between(t, "peak of an empty job", before.MemPeak, 0, 1<<20)
@@ -99,7 +99,7 @@ func testWatchPeak(t *testing.T, w world) {
 	p := w.start(t, j.Join())
 	const touched = 50 << 20
 	p.touch(t, touched)
-	must.Eventually(t, "the watcher to see it", func() bool { p, _ := d.loadPeak(); return p.used >= touched })
+	must.Eventually(t, "the watcher to see it", func() bool { p, _, _ := d.loadPeak(); return p.used >= touched })
 	p.end(t)
 	p.gone(t)
 	u, err := j.Usage()

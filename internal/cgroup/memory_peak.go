@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hookhost/hookhost/internal/kernfs"
 )
 
 // memorySample is a sample of a job's memory, in bytes.
@@ -49,20 +53,27 @@ func parsePeak(text string) (peak, error) {
 	return peak{int64(n), int64(m)}, nil
 }
 
-// loadPeak returns the peak in d's mark. The result is false if there is none.
-func (d directory) loadPeak() (peak, bool) {
+// loadPeak returns the peak in d's mark. found is false if there is none, or if it is not one of
+// hookhost.
+func (d directory) loadPeak() (p peak, found bool, err error) {
 	b, err := d.Xattr(".", peakMark)
-	if err != nil {
-		return peak{}, false
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, kernfs.ErrUnsupported) {
+		return peak{}, false, nil
 	}
-	p, err := parsePeak(string(b))
-	return p, err == nil
+	if err != nil {
+		return peak{}, false, err
+	}
+	p, err = parsePeak(string(b))
+	return p, err == nil, nil
 }
 
-// raisePeak raises each value of the peak in d's mark to that of p if p's is greater. One
-// goroutine at a time raises the peak of a job.
+// raisePeak raises each value of the peak in d's mark to that of p if p's is greater. It changes
+// nothing if the mark cannot be read. One goroutine at a time raises the peak of a job.
 func (d directory) raisePeak(p peak) error {
-	old, found := d.loadPeak()
+	old, found, err := d.loadPeak()
+	if err != nil {
+		return err
+	}
 	p = peak{max(p.used, old.used), max(p.all, old.all)}
 	if found && p == old {
 		return nil
@@ -85,8 +96,11 @@ func (j *Job) NoteMemPeak(used int64) error {
 func (r *reader) readPeaks(u *Usage) {
 	f := r.dir.memory()
 	u.CgroupPeak = r.number(f.peak)
-	p, ok := r.dir.loadPeak()
-	if !ok {
+	p, found, err := r.dir.loadPeak()
+	if err != nil && !gone(err) {
+		r.errs = append(r.errs, err)
+	}
+	if !found {
 		return
 	}
 	u.MemPeak = &p.used

@@ -86,6 +86,20 @@ func openFile(t *testing.T, name string) int {
 	return int(f.Fd())
 }
 
+// A mark that cannot be read may have a greater peak than the one that is to be stored.
+func TestPeakIsNotLoweredIfItsMarkCannotBeRead(t *testing.T) {
+	k := kernfstest.NewV2()
+	j := newJob(t, fakeTree(t, k), testJob, Limits{})
+	must.NoError(t, j.NoteMemPeak(30<<20))
+	heal := k.FailNth("getxattr", "", unix.EIO, 0)
+	err := j.NoteMemPeak(20 << 20)
+	heal()
+	wantError(t, err, unix.EIO)
+	u, err := j.Usage()
+	must.NoError(t, err)
+	must.Equal(t, "peak", int64(30<<20), *u.MemPeak)
+}
+
 // TestWatchAgain: a peak is kept when its watcher ends.
 func TestWatchAgain(t *testing.T) {
 	_, tree := needMemory(t)
@@ -97,7 +111,7 @@ func TestWatchAgain(t *testing.T) {
 	u, err := j.Usage()
 	must.NoError(t, err)
 	want := *u.Anon
-	must.Eventually(t, "the peak", func() bool { p, _ := d.loadPeak(); return p.used >= want })
+	must.Eventually(t, "the peak", func() bool { p, _, _ := d.loadPeak(); return p.used >= want })
 	stop()
 	a.end(t)
 	a.gone(t)
