@@ -30,9 +30,12 @@ func (l *lives) measured(id string, u *hostapi.HostUsage) {
 		}
 		return new(float64(*n))
 	}
+	mem := float(u.MemBytes)
+	if u.MemSource == memCgroupPeak { // no sample showed any memory yet; a later one shows less
+		mem = nil
+	}
 	for i, now := range []*float64{
-		u.CPUTSeconds, float(u.CgroupPeakBytes), float(u.PidsPeak), float(u.MajorFaults), float(u.OOMKills),
-		float(u.MemBytes),
+		u.CPUTSeconds, float(u.CgroupPeakBytes), float(u.PidsPeak), float(u.MajorFaults), float(u.OOMKills), mem,
 	} {
 		if now == nil {
 			continue
