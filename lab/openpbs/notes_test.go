@@ -54,7 +54,8 @@ func TestProcessThatQsubLeavesBehindIsNoStrayAndOthersAre(t *testing.T) {
 		time.Sleep(5 * time.Second)
 	} else {
 		pid := as(t, "alice", nodes[0],
-			"setsid -f sleep 1061 </dev/null >/dev/null 2>&1; pgrep -u alice -x -f 'sleep 1061'")
+			"setsid -f sleep 1061 </dev/null >/dev/null 2>&1; "+
+				"until pgrep -u alice -x -f 'sleep 1061'; do sleep 0.1; done")
 		named := func(note string) bool { return strings.Contains(note, "pid "+pid+" (sleep) ") }
 		t.Cleanup(func() { on(t, nodes[0], "kill "+pid) })
 		eventually(t, "the report tells of process "+pid, func() bool {
