@@ -96,6 +96,9 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if foreign := foreignVnodes(c.req, out); foreign != nil {
 			err = errors.Join(err, foreign)
 		}
+		if hook.BuiltIn {
+			put(&c.merged.builtIn, hook.Name, true)
+		}
 		if conflict := c.merged.add(hook.Name, out); conflict != nil {
 			err = errors.Join(err, conflict)
 		}
@@ -105,7 +108,8 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		}
 		c.answers = append(c.answers,
 			answer{link: l, hook: hook.Name, out: out, err: err, undone: undone, before: statesOf(req.JobList)})
-		if ok := c.judge(hook, out, err); !ok && c.req.Event.StopsAtReject() {
+		ok := c.judge(hook, out, err)
+		if !(c.judgeCharged() && ok) && c.req.Event.StopsAtReject() {
 			break
 		}
 	}
@@ -195,6 +199,21 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 		c.verdict.Hook, c.verdict.Kind = hook.Name, kind
 	}
 	return !rejected
+}
+
+// judgeCharged adds the errors of hooks whose earlier answers turned out to contradict a later one.
+// It returns false if there is one.
+func (c *chain) judgeCharged() bool {
+	ok := true
+	for i := range c.answers {
+		a := &c.answers[i]
+		if err := c.merged.charged[a.hook]; err != nil {
+			a.err = errors.Join(a.err, err)
+			ok = c.judge(a.link.Hook(), a.out, err) && ok
+		}
+	}
+	c.merged.charged = nil
+	return ok
 }
 
 // failed reports whether the error triggers fail_action.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/plugin/plugintest"
 )
 
@@ -309,6 +310,20 @@ func TestConflictingHooks(t *testing.T) {
 	v := judge(t, h, hostapi.EventLaunch, "1.srv")
 	if !v.Reject || !strings.Contains(v.Message, "hooks a and b both set environment variable X to different values") {
 		t.Errorf("%+v", v.Outcome)
+	}
+}
+
+// A site's hook that contradicts hook cgroup fails, although it was called first, and hook cgroup
+// does not: its fail_action would take the node offline.
+func TestSiteHookThatContradictsAHookOfHookhostFails(t *testing.T) {
+	n := newNode(t)
+	const used = "mode = \"used\"\nevent = \"execjob_begin\"\nvalue = "
+	n.hook("x", "misbehave", used+`"mem=5kb"`)
+	n.builtIn("cgroup", used+`"mem=12kb"`, plugin.FailOfflineVnodes)
+	v := judge(t, n.open(), hostapi.EventBegin, "1.srv")
+	if !v.Reject || v.Hook != "x" || v.Kind != hostapi.KindNode || len(v.FailAction) > 0 ||
+		!strings.Contains(v.Message, "hook 'x' sets resources_used.mem to another value than hook 'cgroup'") {
+		t.Errorf("%+v: %+v", v, v.Outcome)
 	}
 }
 

@@ -83,6 +83,15 @@ func (n *node) hook(name, program, config string, assignments ...string) {
 	}
 }
 
+// builtIn registers a hook as one that comes with hookhost. It gets its events after those of order
+// 1.
+func (n *node) builtIn(name, config string, acts ...plugin.FailAction) {
+	a := plugin.DefaultAttributes()
+	a.Type, a.Order, a.FailAction = plugin.TypePBS, 100, acts
+	n.registry.BuiltIn = append(n.registry.BuiltIn, plugin.Hook{Name: name, Attributes: a, BuiltIn: true,
+		Program: filepath.Join(plugintest.Programs(), "misbehave"), ConfigData: []byte(config)})
+}
+
 // open opens a host, which is closed at the end of the test.
 func (n *node) open() *Host {
 	n.t.Helper()

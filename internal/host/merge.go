@@ -18,6 +18,9 @@ import (
 //     limit. A second claim with the same value changes nothing. A claim with another value is an
 //     error that names both hooks and the thing; the first value stays. The same holds for each job
 //     of Outcome.Jobs by itself.
+//   - If a hook that comes with hookhost and a site's hook claim different values, hookhost's value
+//     counts and the error is the site's hook's, whichever was called first. Otherwise a mistake in
+//     a site's hook would trigger the fail_action of a hook that has not failed.
 //   - Progname and Argv are not claimed but cascade, as in PBS: each hook gets what the one before
 //     it left, so that wrappers can be put around wrappers, and the last one's values are used. The
 //     variables set so far are in the next hook's Env in the same way; seeing a value is no claim,
@@ -28,19 +31,28 @@ import (
 type merger struct {
 	out   hostapi.Outcome
 	owner map[string]string // hook by what it claimed
+
+	builtIn map[string]bool  // hooks that come with hookhost
+	charged map[string]error // errors of hooks that were added earlier, by hook
 }
 
 // add merges the outcome of a hook. The error has KindNode and joins all conflicts: an
-// administrator has to resolve the conflict between two hooks.
+// administrator has to resolve the conflict between two hooks. Conflicts that are the fault of
+// earlier hooks are added to charged.
 func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	var errs []error
 	errs = append(errs, claimEach(m, variable, "", hook, &m.out.SetEnv, o.SetEnv))
+	m.out.UnsetEnv = slices.DeleteFunc(m.out.UnsetEnv, func(name string) bool {
+		_, set := m.out.SetEnv[name]
+		return set // instead: see claim
+	})
 	errs = append(errs, claimEach(m, attachVariable, "", hook, &m.out.AttachEnv, o.AttachEnv))
 	for _, name := range o.UnsetEnv {
 		unset := slices.Contains(m.out.UnsetEnv, name)
 		if err := m.claim(variable+name, hook, unset); err != nil {
 			errs = append(errs, err)
 		} else if !unset {
+			delete(m.out.SetEnv, name)
 			m.out.UnsetEnv = append(m.out.UnsetEnv, name)
 		}
 	}
@@ -122,14 +134,30 @@ func claimValue[V comparable](m *merger, thing, hook string, into **V, from *V) 
 	return err
 }
 
-// claim gives the thing to the hook, unless another hook has claimed it with a different value.
+// claim gives the thing to the hook. It fails if another hook has claimed the thing with a different
+// value, unless the error is that hook's: then the caller replaces the value.
 func (m *merger) claim(thing, hook string, same bool) error {
-	if owner, taken := m.owner[thing]; taken && !same {
-		return fmt.Errorf("hooks %s and %s both set %s to different values", owner, hook, thing)
-	} else if !taken {
+	owner, taken := m.owner[thing]
+	switch {
+	case !taken:
 		put(&m.owner, thing, hook)
+		return nil
+	case same:
+		return nil
+	case m.builtIn[owner] == m.builtIn[hook]:
+		return fmt.Errorf("hooks %s and %s both set %s to different values", owner, hook, thing)
+	case m.builtIn[owner]:
+		return siteConflict(hook, owner, thing)
 	}
+	m.owner[thing] = hook
+	err := &hostapi.Error{Kind: hostapi.KindNode, Err: siteConflict(owner, hook, thing)}
+	put(&m.charged, owner, errors.Join(m.charged[owner], err))
 	return nil
+}
+
+func siteConflict(site, builtIn, thing string) error {
+	return fmt.Errorf("hook '%s' sets %s to another value than hook '%s': leave it out of the answer", site, thing,
+		builtIn)
 }
 
 // usage merges field by field: one hook measures memory, another devices.

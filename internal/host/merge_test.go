@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -91,5 +92,34 @@ func TestMergeJoinsOutcomesOrNamesTheConflict(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// A site's hook does not replace what a hook of hookhost has measured, and the error is its own,
+// whichever of them comes first.
+func TestConflictWithAHookOfHookhostIsTheSiteHooksError(t *testing.T) {
+	const want = "hook 'site' sets resources_used.mem to another value than hook 'cgroup': leave it out of the answer"
+	outcomes := map[string]*hostapi.Outcome{
+		"site": {ResourcesUsed: hostapi.Resources{"mem": "5", "x": "1"}, SetEnv: map[string]string{"A": "1"},
+			UnsetEnv: []string{"B"}},
+		"cgroup": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}, SetEnv: map[string]string{"B": "2"},
+			UnsetEnv: []string{"A"}},
+	}
+	for _, order := range [][]string{{"site", "cgroup"}, {"cgroup", "site"}} {
+		m := merger{builtIn: map[string]bool{"cgroup": true}}
+		errs := map[string]error{}
+		for _, hook := range order {
+			errs[hook] = m.add(hook, outcomes[hook])
+		}
+		err := errors.Join(errs["site"], m.charged["site"])
+		if errs["cgroup"] != nil || err == nil || !strings.Contains(err.Error(), want) ||
+			hostapi.KindOf(err) != hostapi.KindNode {
+			t.Errorf("%v: errors %v, %v", order, errs["cgroup"], err)
+		}
+		wanted := hostapi.Outcome{ResourcesUsed: hostapi.Resources{"mem": "1kb", "x": "1"},
+			SetEnv: map[string]string{"B": "2"}, UnsetEnv: []string{"A"}}
+		if diff := cmp.Diff(wanted, m.out); diff != "" {
+			t.Errorf("%v: -want +got\n%s", order, diff)
+		}
 	}
 }
