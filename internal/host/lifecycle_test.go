@@ -179,6 +179,30 @@ func TestHostCleansUpWhereTheHookIsDown(t *testing.T) {
 	}
 }
 
+// The job's owner reads that no hook cleaned up only if a hook of hookhost has failed.
+func TestNoteAboutAFailedEndNamesTheHook(t *testing.T) {
+	const fails = "mode = \"error\"\nevent = \"execjob_end\"\nvalue = \"internal\""
+	const removed = "hookhost removed what the job left, because no hook did"
+	for _, tt := range []struct{ name, site, builtIn, note string }{
+		{"site", fails, "", "hook 'x' failed at execjob_end"},
+		{"built in", "", fails, removed},
+		{"both", fails, fails, removed},
+	} {
+		n := newNode(t)
+		n.hook("x", "misbehave", tt.site)
+		n.builtIn("cgroup", tt.builtIn)
+		h := n.open()
+		must(t, h, hostapi.EventBegin, "1.srv")
+		must(t, h, hostapi.EventEpilogue, "1.srv")
+		judge(t, h, hostapi.EventEnd, "1.srv")
+		text := n.reportOf("1.srv")
+		if !strings.Contains(text, tt.note) || strings.Contains(text, removed) != (tt.note == removed) ||
+			strings.Contains(n.log.String(), "no hook has cleaned up") != (tt.note == removed) {
+			t.Errorf("%s: report %s, log %s", tt.name, text, n.log.String())
+		}
+	}
+}
+
 // When no built-in hook is left, the host cleans up after the jobs that hooks confined, and no
 // others. A site's hook that handles the end does not change that.
 func TestHostCleansUpWhereNoHookIsLeft(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -60,7 +61,7 @@ func (h *Host) undo(ctx context.Context, c *chain, rec *jobstate.Record) error {
 	err := c.undo(ctx)
 	var left error
 	if err != nil {
-		left = h.fallback(ctx, rec.Job.ID)
+		left = h.fallback(ctx, rec.Job.ID, "hooks have not undone the begin")
 	}
 	err = errors.Join(err, left)
 	if left == nil {
@@ -117,9 +118,10 @@ func (h *Host) recordEpilogue(e *event, v *Verdict) {
 func (h *Host) recordEnd(ctx context.Context, e *event) error {
 	var left error
 	if e.chain.failures() != nil || h.isOrphan(e) {
-		left = h.fallback(ctx, e.req.Job.ID)
+		why, note := h.unclean(e)
+		left = h.fallback(ctx, e.req.Job.ID, why)
 		if left == nil && e.rec != nil {
-			e.rec.AddNote("hookhost removed what the job left, because no hook did")
+			e.rec.AddNote(note)
 		}
 	}
 	if e.rec == nil {
@@ -135,6 +137,27 @@ func (h *Host) recordEnd(ctx context.Context, e *event) error {
 		}
 	}
 	return errors.Join(left, h.replace(e.rec))
+}
+
+// unclean returns why the host removes what the job left, for the log and for the job's owner. If
+// only site's hooks have failed, those of hookhost have cleaned up. The host still removes what may
+// be left, because a site's hook may have been the only one.
+func (h *Host) unclean(e *event) (why, note string) {
+	var failed []string
+	for _, a := range e.chain.answers {
+		if a.err != nil {
+			failed = append(failed, fmt.Sprintf("hook '%s' failed at %s", a.hook, e.req.Event))
+		}
+		if a.err != nil && a.link.Hook().BuiltIn {
+			failed = nil
+			break
+		}
+	}
+	if len(failed) == 0 || h.isOrphan(e) {
+		return "no hook has cleaned up", "hookhost removed what the job left, because no hook did"
+	}
+	why = strings.Join(failed, "; ")
+	return why, why
 }
 
 // isOrphan reports whether no built-in hook is left to end a job that hooks have measured, so that

@@ -97,11 +97,11 @@ func (h *Host) drain() {
 // fallbackLimit bounds Options.Fallback.
 const fallbackLimit = 20 * time.Second
 
-// fallback removes the job's remains, because no hook has.
-func (h *Host) fallback(ctx context.Context, id string) error {
+// fallback removes the job's remains, because hooks may not have. why is for the log.
+func (h *Host) fallback(ctx context.Context, id, why string) error {
 	ctx, cancel := context.WithTimeout(ctx, fallbackLimit)
 	defer cancel()
-	h.log.WithField("job", id).Warn("no hook has cleaned up: the host removes what the job left")
+	h.log.WithField("job", id).Warn(why + ": the host removes what the job left")
 	if err := h.opt.Fallback.RemoveJob(ctx, id); err != nil {
 		return fmt.Errorf("remove what is left: %w", err)
 	}
