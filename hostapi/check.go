@@ -15,6 +15,10 @@ const MaxState = 1 << 20
 // MaxLine bounds one line of text for people, such as the message of a rejection, in bytes.
 const MaxLine = 4 << 10
 
+// MaxTexts bounds the notes of hooks in a job's record, and its lines for standard error. Of one
+// answer the host uses no more than one further text of each kind, which shows that there are more.
+const MaxTexts = 256
+
 // Check returns an error if o is not a valid answer to e. Such an answer has a key that e does not
 // take, or a value that means nothing. The error begins with the key. The host calls Check before
 // it uses an outcome.

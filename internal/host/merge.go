@@ -25,7 +25,7 @@ import (
 //     it left, so that wrappers can be put around wrappers, and the last one's values are used. The
 //     variables set so far are in the next hook's Env in the same way; seeing a value is no claim,
 //     changing it is.
-//   - Message, Diag, JobStderr and Notes are collected in order.
+//   - Message, Diag, JobStderr and Notes are collected in order; see bounded.
 //   - State, CallAgain and CallAtElapsed are between each hook and the host, and no part of the
 //     merged outcome.
 type merger struct {
@@ -67,8 +67,8 @@ func (m *merger) add(hook string, o *hostapi.Outcome) error {
 	errs = append(errs, m.vnodes(hook, o.Vnodes))
 	errs = append(errs, claimValue(m, walltimeLimit, hook, &m.out.WalltimeLimit, o.WalltimeLimit))
 	m.out.Diag = joinLines(m.out.Diag, o.Diag)
-	m.out.JobStderr = append(m.out.JobStderr, o.JobStderr...)
-	m.out.Notes = append(m.out.Notes, o.Notes...)
+	m.out.JobStderr = append(m.out.JobStderr, bounded(o.JobStderr)...)
+	m.out.Notes = append(m.out.Notes, bounded(o.Notes)...)
 	for id, u := range o.Jobs {
 		if u != nil {
 			errs = append(errs, m.job(hook, id, u))
@@ -94,10 +94,14 @@ func (m *merger) job(hook, id string, u *hostapi.JobUpdate) error {
 	errs = append(errs, claimEach(m, attachVariable, of, hook, &into.AttachEnv, u.AttachEnv))
 	errs = append(errs, claimValue(m, walltimeLimit+of, hook, &into.WalltimeLimit, u.WalltimeLimit))
 	into.Diag = joinLines(into.Diag, u.Diag)
-	into.JobStderr = append(into.JobStderr, u.JobStderr...)
-	into.Notes = append(into.Notes, u.Notes...)
+	into.JobStderr = append(into.JobStderr, bounded(u.JobStderr)...)
+	into.Notes = append(into.Notes, bounded(u.Notes)...)
 	return errors.Join(errs...)
 }
+
+// bounded returns the texts of one answer that are used. Everything after the host compares each
+// text with those before it, which must not take long for a hook that answers with 100,000.
+func bounded(texts []string) []string { return texts[:min(len(texts), hostapi.MaxTexts+1)] }
 
 // The things that hooks claim. For an entry of a map, its key follows.
 const (

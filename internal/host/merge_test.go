@@ -69,6 +69,8 @@ func TestMergeJoinsOutcomesOrNamesTheConflict(t *testing.T) {
 			CallAgain: 1, Message: "no"},
 			b:    o{Diag: "y", Notes: []string{"2"}, JobStderr: []string{"f"}},
 			want: o{Diag: "x; y", Notes: []string{"1", "2"}, JobStderr: []string{"e", "f"}}},
+		{name: "too many texts", a: o{Notes: make([]string, 100_000), JobStderr: make([]string, 100_000)},
+			want: o{Notes: make([]string, 257), JobStderr: make([]string, 257)}},
 		{name: "jobs", a: o{Jobs: map[string]*hostapi.JobUpdate{"1": {ResourcesUsed: hostapi.Resources{"mem": "1kb"}},
 			"3": nil}},
 			b: o{Jobs: map[string]*hostapi.JobUpdate{"1": {ResourcesUsed: hostapi.Resources{"mem": "2kb"},

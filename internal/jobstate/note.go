@@ -7,10 +7,6 @@ import (
 	"github.com/hookhost/hookhost/hostapi"
 )
 
-// maxTexts bounds the notes in a job's record that come from hooks, and its lines for standard
-// error. A hook may report new ones every second for as long as the job lives.
-const maxTexts = 256
-
 // moreTexts is the text after the last.
 const moreTexts = "hookhost: more was reported about this job than its record can hold"
 
@@ -21,20 +17,21 @@ func (rec *Record) AddNote(note string) {
 	}
 }
 
-// AddNotes adds new notes of hooks to the report: at most maxTexts, each cut at hostapi.MaxLine.
-func (rec *Record) AddNotes(notes []string) { rec.Notes = add(rec.Notes, notes, maxTexts) }
+// AddNotes adds new notes of hooks to the report: at most hostapi.MaxTexts, each cut at
+// hostapi.MaxLine. A hook may report new ones every second for as long as the job lives.
+func (rec *Record) AddNotes(notes []string) { rec.Notes = add(rec.Notes, notes, hostapi.MaxTexts) }
 
 // AddStray is AddNotes for a note about a stray. A user can cause any number of strays, so such
-// notes stop at a quarter of maxTexts, and what ends the job is still noted.
+// notes stop at a quarter of hostapi.MaxTexts, and what ends the job is still noted.
 func (rec *Record) AddStray(note string) {
-	rec.Notes = add(rec.Notes, []string{note}, maxTexts/4)
+	rec.Notes = add(rec.Notes, []string{note}, hostapi.MaxTexts/4)
 }
 
 // AddLines adds new lines for the job's standard error, with the same bounds. They are also in the
 // report, because there may be nobody to write to the standard error.
 func (rec *Record) AddLines(lines []string) {
 	rec.AddNotes(lines)
-	rec.Told = add(rec.Told, lines, maxTexts)
+	rec.Told = add(rec.Told, lines, hostapi.MaxTexts)
 }
 
 func add(list, texts []string, most int) []string {

@@ -14,12 +14,12 @@ import (
 func TestTextsOfHooksAreBounded(t *testing.T) {
 	rec := &Record{}
 	rec.AddLines([]string{strings.Repeat("x", 1<<20)})
-	for i := range 10 * maxTexts {
+	for i := range 10 * hostapi.MaxTexts {
 		rec.AddLines([]string{fmt.Sprint("line ", i), "line 0"})
 		rec.AddNotes([]string{fmt.Sprint("note ", i)})
 	}
 	for _, list := range [][]string{rec.Told, rec.Notes} {
-		if len(list) != maxTexts+1 || list[1] != "line 0" || list[maxTexts] != moreTexts ||
+		if len(list) != hostapi.MaxTexts+1 || list[1] != "line 0" || list[hostapi.MaxTexts] != moreTexts ||
 			len(list[0]) > hostapi.MaxLine+len("...") {
 			t.Errorf("%d texts, the first of %d bytes, the last: %s", len(list), len(list[0]), list[len(list)-1])
 		}
@@ -32,7 +32,7 @@ func TestTextsOfHooksAreBounded(t *testing.T) {
 // Strays that a user causes leave room for what the job's end is noted with.
 func TestNotesAboutStraysLeaveRoomForOthers(t *testing.T) {
 	rec := &Record{}
-	for i := range 10 * maxTexts {
+	for i := range 10 * hostapi.MaxTexts {
 		rec.AddStray(fmt.Sprint("stray ", i))
 	}
 	if rec.AddNotes([]string{"why it ended"}); !slices.Contains(rec.Notes, "why it ended") {
