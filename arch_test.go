@@ -67,7 +67,7 @@ var edges = map[string][]string{
 	"internal/plugin": {"hostapi", "internal/disk", "internal/passwd", "internal/spelling"},
 	"internal/passwd": {},
 	"internal/conformance": {"hostapi", "internal/kernfs", "internal/passwd", "internal/plugin",
-		"internal/proc"},
+		"internal/proc", "internal/spelling"},
 	"internal/host": {"hostapi", "internal/jobstate", "internal/passwd", "internal/pbs", "internal/plugin",
 		"internal/report", "internal/reports", "internal/series", "internal/usage"},
 	"internal/api":     {"hostapi", "internal/disk", "internal/report"},

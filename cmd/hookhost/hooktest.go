@@ -38,7 +38,9 @@ devices needs the cgroup that the hook cgroup creates.
 
 The program does for these jobs what it would do for real ones. As root it could
 remove what belongs to real ones, so the command is refused to root on a node
-that has jobs. Exit status: 1 unless every result is ok.`
+that has jobs. Hook cgroup needs the lock that a running daemon holds ("lock cgroups:
+... context deadline exceeded"): stop the daemon first, or set another [cgroup]
+prefix in CONFIG. Exit status: 1 unless every result is ok.`
 
 func (c *cli) hookTestCommand() *cobra.Command {
 	var asJSON bool
@@ -70,6 +72,9 @@ func (c *cli) hookTestCommand() *cobra.Command {
 				if o.Job, err = os.ReadFile(job); err != nil {
 					return misuse(err)
 				}
+				if err = conformance.CheckJob(o.Job); err != nil {
+					return misuse(fmt.Errorf("--job %s: %w", job, err))
+				}
 			}
 			report, err := c.testHook(cmd.Context(), o)
 			if err != nil {
@@ -87,10 +92,10 @@ func (c *cli) hookTestCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().DurationVar(&alarm, "alarm", 10*time.Second, "time for the start and for each event")
+	cmd.Flags().DurationVar(&alarm, "alarm", 10*time.Second, "`TIME` for the start and for each event")
 	cmd.Flags().StringArrayVar(&after, "after", nil,
 		"a `HOOK` that gets each event before it: PROGRAM or PROGRAM=CONFIG")
-	cmd.Flags().StringVar(&job, "job", "", "file with keys of the job in the events, JSON")
+	cmd.Flags().StringVar(&job, "job", "", "`FILE` with keys of the job in the events, JSON")
 	return cmd
 }
 

@@ -13,8 +13,10 @@ import (
 
 // answer is a hook's answer to an event, as the host gets it.
 type answer struct {
-	out *hostapi.Outcome
-	err error
+	event hostapi.Event
+	out   *hostapi.Outcome
+	err   error
+	raw   []byte // the JSON of out, if it came from the program
 }
 
 // judge returns whether the answer obeys the contract, and what to say if it is not ok. The host

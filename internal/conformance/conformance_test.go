@@ -100,6 +100,9 @@ func TestEachFaultOfAHookIsNamed(t *testing.T) {
 		{mode: "env", config: "value = 'A=b'\nevent = 'execjob_launch'", result: OK, check: "execjob_launch"},
 		{mode: "attach-env", config: "value = 'A'", result: OK, check: begin},
 		{mode: "say", config: `value = '{"set_env": {"A": "b"}}'`, result: Fault, check: begin, text: "set_env"},
+		{mode: "reject", result: Refused, check: begin, text: "reject without a message: nobody learns why"},
+		{mode: "say", config: `value = '{"notes": [` + strings.Repeat(`"",`, 256) + `""]}'`,
+			result: OK, check: begin, text: "^257 notes: a job's record keeps 256$"},
 		{mode: "used", config: "value = 'mem=1kb'", result: OK, check: begin},
 		{mode: "state", result: OK, check: begin},
 		{mode: "again", config: "value = '1h'", result: OK, check: begin},
@@ -164,6 +167,42 @@ func TestHookThatWorksPasses(t *testing.T) {
 	}
 	if sockets, err := exec.Command("find", dir, "-type", "s").Output(); err != nil || len(sockets) > 0 {
 		t.Errorf("sockets left: %s, %v", sockets, err)
+	}
+}
+
+func TestMisspeltKeyOfAnAnswerIsNoted(t *testing.T) {
+	must.BesideOthers(t)
+	must.NoError(t, report(t, "misspelt", "", time.Minute).finding(OK, "execjob_begin",
+		`unknown key "rejct": ignored; did you mean reject\?\nmessage without reject: the event is accepted`))
+}
+
+// A program that waits instead of ending is killed with the programs that it has started.
+func TestProgramStartedByHandLeavesNoProcess(t *testing.T) {
+	program, pid := filepath.Join(t.TempDir(), "waits"), filepath.Join(t.TempDir(), "pid")
+	text := fmt.Sprintf("#!/bin/sh\nsleep 1567 & echo $! >>%s\nwait\n", pid)
+	must.NoError(t, os.WriteFile(program, []byte(text), 0o755))
+	r, err := Run(t.Context(), Options{Hook: Hook{Program: program}, Alarm: time.Second, Node: "n1", Dir: shortDir(t)})
+	must.NoError(t, err)
+	must.NoError(t, r.finding(Fault, byHand, "still runs after 1s"))
+	for _, line := range plugintest.Lines(t, pid) {
+		plugintest.Eventually(t, "process "+line+" is gone", func() bool {
+			status, err := os.ReadFile("/proc/" + line + "/stat")
+			return err != nil || strings.Contains(string(status), ") Z ")
+		})
+	}
+}
+
+// A key of --job that no Job has would leave the hook untested.
+func TestJobWithAnUnknownKeyIsRefused(t *testing.T) {
+	must.NoError(t, CheckJob([]byte(`{"resource_list": {"x": "1"}, "owner": {"uid": 1}}`)))
+	for text, want := range map[string]string{
+		`{"resource_lst": {}}`:         `unknown key "resource_lst"; did you mean resource_list?`,
+		`{"owner": {"usr": "x"}}`:      `unknown key "owner.usr"; did you mean user?`,
+		`{"of_a_later_version": true}`: `unknown key "of_a_later_version"`,
+	} {
+		if err := CheckJob([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
 	}
 }
 

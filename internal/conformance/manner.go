@@ -57,6 +57,9 @@ func once(how string) manner {
 
 // accepted adds what is wrong with an answer.
 func (c *Check) accepted(how string, a answer) bool {
+	for _, text := range a.remarks() {
+		c.note(text)
+	}
 	result, text := a.judge()
 	if result == OK {
 		c.done()

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -38,7 +40,15 @@ func (t *test) startByHand(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, t.Program)
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}, "/"
 	cmd.Stdout, cmd.WaitDelay = &stdout, time.Second
-	err := cmd.Run()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := cmd.Start()
+	if err == nil {
+		for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
+		cmd.Cancel() // what it has started; its pid cannot be reused yet
+		err = cmd.Wait()
+	}
 	_, failed := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -18,6 +19,8 @@ type session struct {
 	test    *test
 	catalog *plugin.Catalog
 
+	raw atomic.Pointer[[]byte] // of the last outcome
+
 	mu       sync.Mutex
 	fresh    *plugin.Candidate // the program that started last
 	startups []answer          // to exechost_startup, one for each start of the program
@@ -30,7 +33,7 @@ func (t *test) open(
 	s := &session{test: t}
 	catalog, err := plugin.Open(plugin.Options{
 		Registry: r, RuntimeDir: filepath.Join(t.Dir, "sockets"), StartTimeout: t.alarm(), Log: to, Host: s,
-		Dial: dial,
+		Dial: append(dial, s.replies()),
 	})
 	if err != nil {
 		return nil, err
@@ -73,7 +76,7 @@ func (s *session) Startup(ctx context.Context, _ *plugin.Plugin, fresh *plugin.C
 	}
 	req := &hostapi.Request{Event: hostapi.EventStartup, Node: s.test.Node, JobList: s.test.live.list()}
 	out, err := fresh.Call(ctx, req)
-	s.startups = append(s.startups, answer{out, err})
+	s.startups = append(s.startups, answer{req.Event, out, err, s.lastReply()})
 	if err == nil {
 		s.test.live.update(out)
 	}
@@ -86,7 +89,7 @@ func (s *session) Called(string, *hostapi.Outcome, error, time.Duration) {}
 // call sends an event.
 func (s *session) call(ctx context.Context, req *hostapi.Request) answer {
 	out, err := s.catalog.Place(s.test.report.Hook).Call(ctx, req)
-	return answer{out, err}
+	return answer{req.Event, out, err, s.lastReply()}
 }
 
 // program returns the state of the program.

@@ -138,8 +138,8 @@ func claimValue[V comparable](m *merger, thing, hook string, into **V, from *V) 
 	return err
 }
 
-// claim gives the thing to the hook. It fails if another hook has claimed the thing with a different
-// value, unless the error is that hook's: then the caller replaces the value.
+// claim gives the thing to the hook. It fails if another hook has claimed the thing with another
+// value, unless the error is that hook's. Then the caller replaces the value.
 func (m *merger) claim(thing, hook string, same bool) error {
 	owner, taken := m.owner[thing]
 	switch {

@@ -39,7 +39,8 @@ var Programs = sync.OnceValue(func() string {
 		panic(fmt.Sprintf("build hooks: %v\n%s", err, out))
 	}
 	modes := []string{
-		"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "no-events", "no-lifeline",
+		"print-early", "wrong-version", "exit-at-start", "slow-start", "nonsense", "misspelt", "no-events",
+		"no-lifeline",
 	}
 	for _, mode := range modes {
 		if err := os.Link(filepath.Join(dir, "misbehave"), filepath.Join(dir, mode)); err != nil {

@@ -10,6 +10,7 @@
 //	exit-at-start   exits with status 3 and a line on standard error
 //	slow-start      waits until it is killed
 //	nonsense        answers every event with bytes that are no outcome
+//	misspelt        answers every event with a reject whose key is misspelt
 //	no-events       handles nothing
 //	no-lifeline     does not notice that its host is gone
 //
@@ -36,7 +37,7 @@ func main() {
 		os.Exit(3)
 	case "slow-start":
 		select {}
-	case "nonsense":
+	case "nonsense", "misspelt":
 		serveNonsense()
 		return
 	case "no-events":

@@ -33,6 +33,9 @@ func (nonsense) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 		configure.Paths = append(configure.Paths, string(e))
 	}
 	outcome := wrapperspb.Bytes([]byte(`{"reject": fal`))
+	if start() == "misspelt" {
+		outcome = wrapperspb.Bytes([]byte(`{"rejct": true, "message": "no"}`))
+	}
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "hookhost.v1.Hook",
 		HandlerType: (*any)(nil),
