@@ -38,9 +38,9 @@ devices needs the cgroup that the hook cgroup creates.
 
 The program does for these jobs what it would do for real ones. As root it could
 remove what belongs to real ones, so the command is refused to root on a node
-that has jobs. Hook cgroup needs the lock that a running daemon holds ("lock cgroups:
-... context deadline exceeded"): stop the daemon first, or set another [cgroup]
-prefix in CONFIG. Exit status: 1 unless every result is ok.`
+that has jobs. Hook cgroup needs the lock that a running daemon holds ("lock
+cgroups: ... context deadline exceeded"): stop the daemon first, or set another
+[cgroup] prefix in CONFIG. Exit status: 1 unless every result is ok.`
 
 func (c *cli) hookTestCommand() *cobra.Command {
 	var asJSON bool
