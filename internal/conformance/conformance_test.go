@@ -69,7 +69,7 @@ func TestEachFaultOfAHookIsNamed(t *testing.T) {
 	const begin = "execjob_begin"
 	tests := []fault{
 		{mode: "print-early", start: true, result: Fault, check: start,
-			text: "not that of a hook: .*hello from misbehave"},
+			text: `it printed "hello from misbehave" before the handshake`},
 		{mode: "wrong-version", start: true, result: Fault, check: start, text: "version.*99"},
 		{mode: "exit-at-start", start: true, result: Fault, check: start,
 			text: "ended before it was ready: exit status 3"},
@@ -168,6 +168,16 @@ func TestHookThatWorksPasses(t *testing.T) {
 	if sockets, err := exec.Command("find", dir, "-type", "s").Output(); err != nil || len(sockets) > 0 {
 		t.Errorf("sockets left: %s, %v", sockets, err)
 	}
+}
+
+// The kernel's error reads as if the script did not exist.
+func TestMissingInterpreterIsNamed(t *testing.T) {
+	must.BesideOthers(t)
+	program := filepath.Join(t.TempDir(), "hook")
+	must.NoError(t, os.WriteFile(program, []byte("#!/usr/bin/python3\r\n"), 0o755))
+	r, err := Run(t.Context(), Options{Hook: Hook{Program: program}, Alarm: time.Second, Node: "n1", Dir: shortDir(t)})
+	must.NoError(t, err)
+	must.NoError(t, r.finding(Fault, start, `its interpreter "/usr/bin/python3\\r" does not exist`))
 }
 
 func TestMisspeltKeyOfAnAnswerIsNoted(t *testing.T) {

@@ -69,13 +69,14 @@ func TestFailuresOfAHookAreToldApart(t *testing.T) {
 		{name: "unknown key", config: `mood = "bad"`, kind: "node", action: "rerun", failAction: true,
 			message: "line 1: mood: unknown key"},
 		{name: "print early", program: "print-early", kind: "node", action: "rerun", failAction: true,
-			message: "start hook h: its answer is not that of a hook: Unrecognized remote plugin message: " +
-				"hello from misbehave (main must call hostapi.Serve: docs/hooks.md)"},
+			message: `start hook h: it printed "hello from misbehave" before the handshake: nothing may be printed to ` +
+				"standard output before it (docs/hooks-any-language.md; in Go, main must call"},
 		{name: "wrong version", program: "wrong-version", kind: "node", action: "rerun", failAction: true,
 			message: "start hook h: its answer is not that of a hook: incompatible API version with plugin. Plugin " +
 				"version: 99, Client versions: [1]"},
 		{name: "exit at start", program: "exit-at-start", kind: "node", action: "rerun", failAction: true,
-			message: "start hook h: it ended before it was ready: exit status 3"},
+			message: "start hook h: it ended before it was ready: exit status 3: " +
+				"misbehave: exits at its start"},
 		{name: "slow start", program: "slow-start", kind: "node", action: "rerun", failAction: true,
 			message: "start hook h: not ready after 500ms"},
 		{name: "no events", program: "no-events", kind: "node", action: "rerun", failAction: true,

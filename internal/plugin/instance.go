@@ -1,10 +1,12 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -190,13 +192,49 @@ func (i *instance) startError(ctx context.Context, err error) error {
 	case errors.As(err, &own) && !errors.Is(err, hostapi.ErrGone):
 		return err
 	case i.pid() == 0:
-		return err
+		return cmp.Or(i.noInterpreter(err), err)
 	case i.endedItself():
-		return fmt.Errorf("it ended before it was ready: %s", i.cause())
+		return fmt.Errorf("it ended before it was ready: %s", i.lastState())
 	}
 	first, _, _ := strings.Cut(err.Error(), "\n") // drops several lines of advice
+	if printed, is := strings.CutPrefix(first, "Unrecognized remote plugin message: "); is {
+		return fmt.Errorf("it printed %q before the handshake: nothing may be printed to standard output before it "+
+			"(docs/hooks-any-language.md; in Go, main must call hostapi.Serve: docs/hooks.md)",
+			hostapi.Clip(strings.TrimSpace(printed), 200))
+	}
 	return fmt.Errorf("its answer is not that of a hook: %s (main must call hostapi.Serve: docs/hooks.md)",
 		hostapi.Clip(first, 200))
+}
+
+// lastState returns how the program ended, with the last line that it wrote to standard error.
+func (i *instance) lastState() string {
+	cause, line := i.cause(), i.stderr.lastLine()
+	if line == "" || i.stderr.lastWords() != "" {
+		return cause
+	}
+	return cause + ": " + line
+}
+
+// noInterpreter returns a better error than the kernel's for a script whose interpreter does not
+// exist, otherwise nil: the kernel's reads as if the script were missing.
+func (i *instance) noInterpreter(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	file, openErr := os.Open(i.hook.Program)
+	if openErr != nil {
+		return nil
+	}
+	defer file.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(file, head)
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	name, is := strings.CutPrefix(line, "#!")
+	name, _, _ = strings.Cut(strings.TrimLeft(name, " \t"), " ")
+	if _, statErr := os.Stat(name); !is || !errors.Is(statErr, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("its interpreter %q does not exist", name)
 }
 
 // endedItself reports whether the program ended other than by SIGKILL.

@@ -30,6 +30,7 @@ type lines struct {
 	dropped int    // bytes of the line beyond maxLine
 	over    bool   // the program has ended
 	words   string // the first line of a panic
+	last    string // the last line that was not empty
 }
 
 // Write accepts any part of the output, and never fails.
@@ -71,6 +72,13 @@ func (l *lines) lastWords() string {
 	return l.words
 }
 
+// lastLine returns the last line of output, cut, or "" if there was none.
+func (l *lines) lastLine() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
 func (l *lines) emit() {
 	line, dropped := l.line, l.dropped
 	l.line, l.dropped = l.line[:0], 0
@@ -78,6 +86,9 @@ func (l *lines) emit() {
 		l.line = nil
 	}
 	level, message, fields := l.parse(line, dropped)
+	if message != "" {
+		l.last = hostapi.Clip(message, 200)
+	}
 	if !l.log.Logger.IsLevelEnabled(level) || message == "" && len(fields) == 0 {
 		return
 	}
