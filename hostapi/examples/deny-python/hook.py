@@ -7,7 +7,8 @@ import grpc  # apt-get install python3-grpcio
 
 
 class Hook:
-    """A method for each event, named after it. It returns an Outcome; None accepts."""
+    """A method for each event, named after it: all whose names begin with exec are events.
+    It returns an Outcome; None accepts."""
 
     def __init__(self, config):
         self.most = config.get("most", 4)  # cpus that a job may have
@@ -48,13 +49,17 @@ def fields(message):
 
 def configure(request):
     global hook
-    hook = Hook(json.loads(request.get(3) or "{}"))
+    try:
+        config = json.loads(request.get(3) or "{}")
+    except ValueError as error:
+        raise Refused("node", f"the configuration is not JSON: {error}")
+    hook = Hook(config)
     return b"".join(field(1, name.encode()) for name in dir(hook) if name.startswith("exec"))
 
 def handle(request):
     event = json.loads(request[1])
     outcome = getattr(hook, event["event"])(event)
-    return field(1, json.dumps(outcome or {}).encode())
+    return field(1, json.dumps({} if outcome is None else outcome).encode())
 
 def answer(call):
     def handler(message, context):
@@ -62,7 +67,7 @@ def answer(call):
             return call(fields(message))
         except Refused as error:
             kind, text = error.kind, error.text
-        except Exception as error:
+        except BaseException as error:  # also sys.exit, which would leave the call unanswered
             traceback.print_exc()
             kind, text = "internal", repr(error)
         return field(2, field(1, kind.encode()) + field(2, text.encode()))
