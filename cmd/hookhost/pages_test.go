@@ -50,8 +50,8 @@ var notHere = map[string]string{
 
 	"hookhost report 2.vm": "cmd/hookhost/reports_test.go: TestReportsOfRealJobsReadAsTheGoldenFiles",
 
-	"docs/hooks.md: go mod init example.com/deny":                                                "none: hook new has done it",
-	"state = broken: start hook deny: it ended before it was ready: exit status 1: no /etc/deny": "none: it is output",
+	"docs/hooks.md: go mod init example.com/deny":                                  "none: hook new has done it",
+	"state = broken: start hook deny: it ended before it was ready: exit status 1": "none: it is output",
 }
 
 // runsHere are the programs that a page may call in a test, which has the rights of root.

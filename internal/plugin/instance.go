@@ -215,8 +215,8 @@ func (i *instance) lastState() string {
 	return cause + ": " + line
 }
 
-// noInterpreter returns a better error than the kernel's for a script whose interpreter does not
-// exist, otherwise nil: the kernel's reads as if the script were missing.
+// noInterpreter returns an error for a script whose interpreter does not exist, otherwise nil. The
+// kernel's error reads as if the script were missing.
 func (i *instance) noInterpreter(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil
