@@ -103,10 +103,7 @@ func (j qstatJob) time(name string) time.Time {
 	if t, err := time.ParseInLocation(time.ANSIC, text, j.zone); err == nil {
 		return t
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
-		return time.Unix(n, 0)
-	}
-	return time.Time{}
+	return seconds(text)
 }
 
 func (j qstatJob) resources(name string) map[string]string {

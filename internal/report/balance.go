@@ -32,8 +32,7 @@ func imbalance(hosts map[string]*hostapi.HostUsage) *Imbalance {
 			if h.MemBytes == nil {
 				return nil
 			}
-			bytes := float64(*h.MemBytes)
-			return &bytes
+			return new(float64(*h.MemBytes))
 		}),
 	}
 	if i.CPUT == nil && i.Mem == nil {

@@ -52,8 +52,7 @@ var hostMeasures = []measure{
 			if h.NCPUs == 0 {
 				return nil
 			}
-			n := float64(h.NCPUs)
-			return &n
+			return new(float64(h.NCPUs))
 		}},
 	{title: "Memory", unit: byteCount,
 		columns: []measureColumn{
@@ -62,8 +61,7 @@ var hostMeasures = []measure{
 			if h.MemLimitBytes == nil {
 				return nil
 			}
-			bytes := float64(*h.MemLimitBytes)
-			return &bytes
+			return new(float64(*h.MemLimitBytes))
 		}},
 	{title: "Processes and threads", unit: number, columns: []measureColumn{{hostapi.ColumnPids, "alive", 2}}},
 	{title: "Files", unit: byteRate, columns: []measureColumn{

@@ -181,7 +181,4 @@ func csvSeconds(d time.Duration) string { return csvFloat(d.Seconds()) }
 func csvInt(n int64) string             { return strconv.FormatInt(n, 10) }
 
 // csvFloat formats with up to 3 decimals, without trailing zeros.
-func csvFloat(f float64) string {
-	text := strconv.FormatFloat(f, 'f', 3, 64)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
+func csvFloat(f float64) string { return trimmed(f, 3) }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -141,12 +142,7 @@ func (f Filter) ofUser(r *Report) bool {
 // onHost also returns true for a host whose figures are missing.
 func (f Filter) onHost(r *Report) bool {
 	is := func(name string) bool { return pbs.SameHost(name, f.Host) }
-	for name := range r.Missing {
-		if is(name) {
-			return true
-		}
-	}
-	if slices.ContainsFunc(r.hostNames(), is) {
+	if slices.ContainsFunc(slices.AppendSeq(r.hostNames(), maps.Keys(r.Missing)), is) {
 		return true
 	}
 	if r.PBSJob == nil {

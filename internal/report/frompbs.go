@@ -2,7 +2,6 @@ package report
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"strings"
 
@@ -61,7 +60,7 @@ func (r *Report) addHosts(s *pbs.JobStatus) (note string) {
 	r.Hosts = hosts
 	chunks, err := pbs.JobChunks(s.ExecVnode, s.ExecHost)
 	for name, h := range hosts {
-		if share, shareErr := pbs.OnHost(chunks, name); errors.Join(err, shareErr) == nil {
+		if share, shareErr := pbs.OnHost(chunks, name); err == nil && shareErr == nil {
 			h.NCPUs = share.NCPUs
 		}
 	}

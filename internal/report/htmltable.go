@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"io"
 	"iter"
 	"net/url"
@@ -51,10 +52,8 @@ func (h HTML) row(r *Report) *tableRow {
 	if h.JobPath != "" {
 		row.URL = h.JobPath + url.PathEscape(r.Job)
 	}
-	if r.Start != nil {
-		row.Time = r.Start.Format("2006-01-02 15:04")
-	} else if r.End != nil {
-		row.Time = r.End.Format("2006-01-02 15:04")
+	if at := cmp.Or(r.Start, r.End); at != nil {
+		row.Time = at.Format("2006-01-02 15:04")
 	}
 	if t.walltime != nil && !r.NotStarted {
 		row.Elapsed = clock(*t.walltime)

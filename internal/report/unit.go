@@ -29,11 +29,10 @@ func atLeast(least float64) func(most float64) float64 {
 
 // roundEven is roundDecimal for whole numbers whose half is whole, too.
 func roundEven(v float64) float64 {
-	if top := roundDecimal(v); top == 5 {
-		return 6
-	} else {
+	if top := roundDecimal(v); top != 5 {
 		return max(2, top)
 	}
+	return 6
 }
 
 // trimmed formats v without trailing zeros.

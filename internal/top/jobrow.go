@@ -19,7 +19,7 @@ type jobRow struct {
 	read, written  *float64 // bytes per second of block devices; nil before the second sample
 	gpus           int
 	gpuBusy        *float64 // share of the time since the job got them, the mean of all
-	gpuIdle        bool     // nothing has run on one of them since, and the job runs for more than a minute
+	gpuIdle        bool     // nothing has run on one of them since, and the job has run for more than idleAfter
 	hosts          int
 	uses           api.Present
 }
@@ -56,8 +56,7 @@ func newJobRow(j *api.PresentJob, before api.Present) jobRow {
 		}
 	}
 	if measured > 0 {
-		mean := sum / float64(measured)
-		r.gpuBusy = &mean
+		r.gpuBusy = new(sum / float64(measured))
 	}
 	return r
 }
@@ -67,8 +66,7 @@ func rate(change, seconds float64) *float64 {
 	if change < 0 || seconds <= 0 {
 		return nil
 	}
-	r := change / seconds
-	return &r
+	return new(change / seconds)
 }
 
 // share returns the job's memory as a fraction of its limit.
@@ -76,8 +74,7 @@ func (r *jobRow) share() *float64 {
 	if r.uses.MemBytes == nil || r.uses.MemLimitBytes == nil || *r.uses.MemLimitBytes <= 0 {
 		return nil
 	}
-	s := float64(*r.uses.MemBytes) / float64(*r.uses.MemLimitBytes)
-	return &s
+	return new(float64(*r.uses.MemBytes) / float64(*r.uses.MemLimitBytes))
 }
 
 // cpuShare returns the busy cpus as a fraction of the job's cpus.
@@ -85,8 +82,7 @@ func (r *jobRow) cpuShare() *float64 {
 	if r.busy == nil || r.ncpus <= 0 {
 		return nil
 	}
-	s := *r.busy / float64(r.ncpus)
-	return &s
+	return new(*r.busy / float64(r.ncpus))
 }
 
 // matches reports whether the job's id, user or name contains a text, ignoring case.
@@ -143,16 +139,14 @@ func amount(n *int64) *float64 {
 	if n == nil {
 		return nil
 	}
-	f := float64(*n)
-	return &f
+	return new(float64(*n))
 }
 
 func whole(n int) *float64 {
 	if n == 0 {
 		return nil
 	}
-	f := float64(n)
-	return &f
+	return new(float64(n))
 }
 
 // idText returns the job's id, or its beginning up to a dot if the id is wider than its column.

@@ -17,7 +17,7 @@ import (
 type Source interface {
 	// Present returns the live jobs with their usage.
 	Present(ctx context.Context) (api.PresentJobs, error)
-	// ProcessesOf returns a job's processes. ProcessesOf fails with api.ErrNotFound.
+	// ProcessesOf returns a job's processes. It fails with api.ErrNotFound if the job has ended.
 	ProcessesOf(ctx context.Context, job string) (api.JobProcesses, error)
 }
 

@@ -20,7 +20,7 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 	if new == nil {
 		new = &hostapi.HostUsage{}
 	}
-	h := &hostapi.HostUsage{
+	return &hostapi.HostUsage{
 		CPUs:              cmp.Or(new.CPUs, old.CPUs),
 		Mems:              cmp.Or(new.Mems, old.Mems),
 		NCPUs:             cmp.Or(new.NCPUs, old.NCPUs),
@@ -47,7 +47,6 @@ func Fold(old, new *hostapi.HostUsage) *hostapi.HostUsage {
 		ProcessesAttached: max(old.ProcessesAttached, new.ProcessesAttached),
 		Kill:              latest(old.Kill, new.Kill),
 	}
-	return h
 }
 
 func foldPressure(old, new *hostapi.Pressure) *hostapi.Pressure {

@@ -66,11 +66,8 @@ func (f filter) fields(users bool) []report.Field {
 	return fields
 }
 
-// page returns the link to another part of the same list, "" for one before its beginning.
+// page returns the link to another part of the same list.
 func (f filter) page(skip int) string {
-	if skip < 0 {
-		return ""
-	}
 	query := url.Values{}
 	for name, value := range map[string]string{"user": f.user, "name": f.name, "state": f.state} {
 		if value != "" {
