@@ -87,6 +87,22 @@ func TestAdviceOnWalltime(t *testing.T) {
 	}
 }
 
+// A host whose series begins late does not make the job's time shorter.
+func TestJobIsIdleForAPartOfTheTimeOfAllHosts(t *testing.T) {
+	r := hadRunFor(time.Hour, -29, func(h *hostapi.HostUsage) {
+		busy := func(at float64) float64 { return max(0, math.Round(1.4-at)) } // until 12:54
+		h.Series = course(map[string]func(float64) float64{hostapi.ColumnCPU: busy})
+	})
+	late := course(map[string]func(float64) float64{hostapi.ColumnCPU: level(0, 0)})
+	late.Times, late.Columns[hostapi.ColumnCPU] = late.Times[50:], late.Columns[hostapi.ColumnCPU][50:]
+	r.Hosts["n2"] = &hostapi.HostUsage{Series: late}
+	for range 20 { // the order of hosts is random
+		if since, idle := r.idleSince(); idle {
+			t.Fatalf("idle since %v, which is a tenth of the time", since)
+		}
+	}
+}
+
 // Advice comes before the facts, notes with their times after them, and the kernel's line last.
 func TestTextHasAdviceFirstAndTheKernelLast(t *testing.T) {
 	r := fromRecord(caseRecord("1.srv", "x", func(r *jobstate.Record) {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -60,7 +61,7 @@ const leastIdle = 0.25
 // idleSince returns when the job's cpus were last busy. It returns false if they were until nearly
 // the end, if they never were, or if a host has no series.
 func (r *Report) idleSince() (since time.Time, ok bool) {
-	busy, first, last := int64(0), int64(0), int64(0)
+	busy, first, last := int64(0), int64(math.MaxInt64), int64(0)
 	for _, h := range r.Hosts {
 		s := h.Series
 		if s == nil || s.Check() != nil || len(s.Times) == 0 || s.Columns[hostapi.ColumnCPU] == nil {
@@ -71,7 +72,7 @@ func (r *Report) idleSince() (since time.Time, ok bool) {
 				busy = max(busy, at)
 			}
 		}
-		first, last = s.Times[0], max(last, s.Times[len(s.Times)-1])
+		first, last = min(first, s.Times[0]), max(last, s.Times[len(s.Times)-1])
 	}
 	if busy == 0 || len(r.Missing) > 0 || float64(last-busy) < leastIdle*float64(last-first) {
 		return time.Time{}, false
