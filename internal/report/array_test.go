@@ -143,6 +143,11 @@ func TestAdviceToArrays(t *testing.T) {
 				}
 			})
 		}), []string{"try ncpus=1: 20 of 20 subjobs: one of 2 cpus was used, as by a program that is not parallel"}},
+		{"the site's", each(20, func(i int) *Report {
+			r := fits(i)
+			r.Advice = append(r.Advice, Advice{Text: "Read more.", Link: "https://hpc.example/x", Site: true})
+			return r
+		}), []string{"20 of 20 subjobs: Read more. https://hpc.example/x"}},
 	} {
 		a, _ := ArrayOf("12[]", slices.Values(tt.subjobs))
 		must.Equal(t, tt.name, tt.want, texts(a.advice()))

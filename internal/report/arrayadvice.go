@@ -117,24 +117,28 @@ func (a *Array) shortAdvice() Advice {
 // frequentAdvice returns the advice that at least half of the subjobs got. Advice on memory and
 // walltime is not among it.
 func (a *Array) frequentAdvice() []Advice {
+	if len(a.subjobs) < fewSubjobs {
+		return nil
+	}
+	kind := func(a Advice) string {
+		text, _, _ := strings.Cut(a.Text, ":") // the figures differ
+		return cmp.Or(a.Try, text)
+	}
 	seen := map[string]int{}
 	var kinds []Advice
 	for _, r := range a.subjobs {
 		for _, advice := range r.Advice {
-			kind, _, _ := strings.Cut(advice.Text, ":") // the figures differ
-			key := cmp.Or(advice.Try, kind)
-			if strings.HasPrefix(key, "mem=") || strings.HasPrefix(key, "walltime=") {
+			if strings.HasPrefix(advice.Try, "mem=") || strings.HasPrefix(advice.Try, "walltime=") {
 				continue
 			}
-			if seen[key]++; seen[key] == 1 {
-				kinds = append(kinds, try(advice.Try, advice.Text))
+			if seen[kind(advice)]++; seen[kind(advice)] == 1 {
+				kinds = append(kinds, advice)
 			}
 		}
 	}
 	var list []Advice
 	for _, advice := range kinds {
-		kind, _, _ := strings.Cut(advice.Text, ":")
-		if n := seen[cmp.Or(advice.Try, kind)]; len(a.subjobs) >= fewSubjobs && 2*n >= len(a.subjobs) {
+		if n := seen[kind(advice)]; 2*n >= len(a.subjobs) {
 			advice.Text = fmt.Sprintf("%d of %d subjobs: %s", n, len(a.subjobs), advice.Text)
 			list = append(list, advice)
 		}
