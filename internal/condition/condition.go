@@ -6,6 +6,7 @@
 package condition
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -24,6 +25,11 @@ var Figures = strings.Fields(`job name owner queue project account exit_status w
 
 // texts are the figures that are texts. They can only be equal to a value, or not.
 var texts = strings.Fields("job name owner queue project account hosts missing_hosts state outcome")
+
+// IsNumber reports whether a name is that of a figure, and the figure a number.
+func IsNumber(figure string) bool {
+	return slices.Contains(Figures, figure) && !slices.Contains(texts, figure)
+}
 
 // Condition is what a report has to meet.
 type Condition []comparison
@@ -59,7 +65,7 @@ func parse(part string) (comparison, error) {
 	if !slices.Contains(Figures, c.figure) {
 		return comparison{}, fmt.Errorf("figure %q: not one of %s", c.figure, strings.Join(Figures, ", "))
 	}
-	if slices.Contains(texts, c.figure) {
+	if !IsNumber(c.figure) {
 		if c.operator != "==" && c.operator != "!=" {
 			return comparison{}, fmt.Errorf("%s %s: is a text, so want == or !=", c.figure, c.operator)
 		}
@@ -88,16 +94,16 @@ func number(figure, text string) (float64, error) {
 		if d, err := pbs.ParseDuration(text); err == nil {
 			return d.Seconds(), nil
 		}
-		return 0, fmt.Errorf("want seconds or HH:MM:SS")
+		return 0, errors.New("want seconds or HH:MM:SS")
 	case strings.HasSuffix(figure, "_bytes"):
 		if size, err := pbs.ParseSize(text); err == nil {
 			return float64(size), nil
 		}
-		return 0, fmt.Errorf("want bytes or a size such as 4gb")
+		return 0, errors.New("want bytes or a size such as 4gb")
 	case strings.HasSuffix(figure, "_percent"), strings.HasSuffix(figure, "_efficiency"):
-		return 0, fmt.Errorf("want a number or a percentage such as 20%%")
+		return 0, errors.New("want a number or a percentage such as 20%")
 	}
-	return 0, fmt.Errorf("want a number")
+	return 0, errors.New("want a number")
 }
 
 // Holds reports whether a report meets the condition. cell returns a figure as it stands in csv, ""
@@ -110,7 +116,7 @@ func (c comparison) holds(cell string) bool {
 	if cell == "" {
 		return false
 	}
-	if slices.Contains(texts, c.figure) {
+	if !IsNumber(c.figure) {
 		return (cell == c.text) == (c.operator == "==")
 	}
 	n, err := strconv.ParseFloat(cell, 64)

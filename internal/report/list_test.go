@@ -51,6 +51,12 @@ func TestTableIsAsTheGoldenFile(t *testing.T) {
 	if text := writtenBy(t, List{}.Table(now), nil); text != "no jobs\n" {
 		t.Errorf("a table of nothing: %q", text)
 	}
+	bill := casesInOrder()[0]
+	bill.Hosts["n1"].EnergyJoules = ptr(123456789012.5)
+	text := writtenBy(t, List{Columns: []string{"name", "energy_joules"}, Width: 12}.Table(now), []*Report{bill})
+	if !strings.Contains(text, " 123456789012.5\n") {
+		t.Errorf("a number is cut:\n%s", text)
+	}
 	later := writtenBy(t, List{Columns: []string{"job", "end"}}.Table(now.AddDate(0, 0, 3)), casesInOrder()[:1])
 	must.Equal(t, "", "JOB      END\n101.srv  03-01 13:00\n", later)
 	later = writtenBy(t, List{Columns: []string{"end"}}.Table(now.AddDate(1, 0, 0)), casesInOrder()[:1])

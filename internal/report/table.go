@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hookhost/hookhost/internal/condition"
 )
 
 const (
@@ -81,7 +83,7 @@ func (l List) layout(columns []csvColumn, rows []row, now time.Time) *painting {
 			if n > 0 && columns[i].name == "state" && isBad(cell) {
 				style = Bad
 			}
-			if isNumber(columns[i].name) {
+			if condition.IsNumber(columns[i].name) {
 				before, pad = before+pad, ""
 			}
 			cell = strings.TrimRight(cell, " ")
@@ -109,8 +111,8 @@ func (l List) narrow(columns []csvColumn, widths []int) {
 	for ; total > l.Width; total-- {
 		widest := -1
 		for i, column := range columns {
-			cut := !isNumber(column.name) && column.name != "job" && !isTime(column.name) && widths[i] > leastText
-			if cut && (widest < 0 || widths[i] > widths[widest]) {
+			whole := condition.IsNumber(column.name) || isTime(column.name) || column.name == "job"
+			if !whole && widths[i] > leastText && (widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}
@@ -129,16 +131,7 @@ const (
 	asPart    = "_efficiency"
 )
 
-// numbers are columns of numbers without a unit.
-var numbers = []string{"exit_status", "ncpus", "oom_kills", "cput_imbalance", "gpus"}
-
 func isTime(name string) bool { return name == "start" || name == "end" }
-
-func isNumber(name string) bool {
-	hasUnit := func(unit string) bool { return strings.HasSuffix(name, unit) }
-	return slices.Contains(numbers, name) ||
-		slices.ContainsFunc([]string{inSeconds, inBytes, inPercent, asPart}, hasUnit)
-}
 
 // headOf returns the heading of a column: "WALLTIME" for walltime_seconds, "CPU%" for
 // cpu_efficiency.
