@@ -133,7 +133,7 @@ func openFolder(top int, name string, uid int) (fd int, err error) {
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && int(st.Uid) != uid {
-		err = fmt.Errorf("it belongs to uid %d", st.Uid)
+		err = fmt.Errorf("it belongs to uid %d, not to the job's owner: remove it", st.Uid)
 	}
 	if err != nil {
 		unix.Close(fd)
