@@ -92,11 +92,7 @@ var csvColumns = []csvColumn{
 	}},
 }
 
-// WriteCSV writes a line with the column names, and a row for each report, according to RFC 4180.
-func WriteCSV(w io.Writer, reports iter.Seq[*Report]) error {
-	return List{}.CSV()(w, reports)
-}
-
+// writeCSV writes a line with the column names, and the rows, according to RFC 4180.
 func writeCSV(w io.Writer, columns []csvColumn, rows iter.Seq[row]) error {
 	var text bytes.Buffer // a row is one write, so that its characters are not split
 	table := csv.NewWriter(&text)

@@ -18,7 +18,7 @@ import (
 func readCSV(t *testing.T, reports ...*Report) []map[string]string {
 	t.Helper()
 	var b bytes.Buffer
-	must.NoError(t, WriteCSV(&b, slices.Values(reports)))
+	must.NoError(t, List{}.CSV()(&b, slices.Values(reports)))
 	lines, err := csv.NewReader(&b).ReadAll()
 	must.NoError(t, err)
 	var rows []map[string]string
@@ -55,7 +55,7 @@ func TestCSVHasARowForEachJobAndNothingForWhatIsNotKnown(t *testing.T) {
 			t.Errorf("%s of an empty report: %q", column, cell)
 		}
 	}
-	if err := WriteCSV(failingWriter{}, slices.Values([]*Report{full})); !errors.Is(err, os.ErrClosed) {
+	if err := (List{}).CSV()(failingWriter{}, slices.Values([]*Report{full})); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("writer's error is lost: %v", err)
 	}
 }

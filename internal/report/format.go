@@ -15,7 +15,7 @@ type Format func(w io.Writer, reports iter.Seq[*Report]) error
 
 // formats holds every format by its name for --format.
 var formats = map[string]Format{
-	"csv":  WriteCSV,
+	"csv":  List{}.CSV(),
 	"html": writeHTML,                          // for several reports a table
 	"json": one((*Report).WriteJSON, ""),       // one object per line
 	"pbs":  one((*Report).WriteAccounting, ""), // one record per line

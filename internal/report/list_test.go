@@ -137,7 +137,7 @@ func (c *chunks) Write(b []byte) (int, error) {
 func TestCSVIsWrittenInWholeRows(t *testing.T) {
 	r := jobOf(begun, func(r *jobstate.Record) { r.Job.Name = strings.Repeat("ä", 3001) })
 	var c chunks
-	must.NoError(t, WriteCSV(&c, slices.Values([]*Report{r, r, r})))
+	must.NoError(t, List{}.CSV()(&c, slices.Values([]*Report{r, r, r})))
 	for _, chunk := range c {
 		if !utf8.Valid(chunk) {
 			t.Errorf("a write of %d bytes cuts a character", len(chunk))

@@ -33,10 +33,8 @@ func TestSiteAdvisesWhereItsConditionHolds(t *testing.T) {
 		r.Advice[len(r.Advice)-1])
 	must.Equal(t, "notes", []string{"Ask for less. https://hpc.example/idle"}, r.Notes[had:])
 	text, document := textOf(t, r), htmlOf(t, r)
-	for _, want := range []string{"          Ask for less. https://hpc.example/idle\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
-		}
+	if want := "          Ask for less. https://hpc.example/idle\n"; !strings.Contains(text, want) {
+		t.Errorf("no %q in:\n%s", want, text)
 	}
 	if !strings.Contains(document, `Ask for less. <a href="https://hpc.example/idle">`) {
 		t.Errorf("no link in:\n%s", document)
