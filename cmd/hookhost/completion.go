@@ -124,7 +124,7 @@ func (c *cli) completeJobs(
 	defer cancel()
 	var all []cobra.Completion
 	f := report.Filter{States: []string{"running", "finished"}, Limit: completedJobs}
-	_ = c.findReports(ctx, f, func(text json.RawMessage) bool { // what was found is offered
+	_, _ = c.findReports(ctx, f, func(text json.RawMessage) bool { // what was found is offered
 		if r, err := report.FromArchive(text); err == nil {
 			all = append(all, described(r.Job, r.Name, r.Owner))
 		}

@@ -49,6 +49,9 @@ both forms fail.`,
   done
   ./work --save`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := noEmpty(cmd, args); err != nil {
+				return err
+			}
 			if mine && (len(args) > 0 || user != "") {
 				return misuse(errors.New("jobs --mine: takes no JOB and no USER"))
 			}

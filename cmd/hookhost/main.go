@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -208,6 +209,20 @@ func nArgs(low, high int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// noEmpty refuses an empty argument or value of a flag: it may be an empty variable of a script, and
+// must not mean every job.
+func noEmpty(cmd *cobra.Command, args []string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if text := f.Value.String(); text == "" || text == "[]" {
+			err = misuse(fmt.Errorf("%s: --%s: no value", cmd.Name(), f.Name))
+		}
+	})
+	if slices.Contains(args, "") {
+		err = misuse(fmt.Errorf("%s: an argument is empty", cmd.Name()))
+	}
+	return err
 }
 
 func (c *cli) versionCommand() *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/report"
+	"github.com/hookhost/hookhost/internal/spelling"
 )
 
 // reportOptions holds the flags of report.
@@ -105,6 +105,9 @@ names the damaged files.`,
   hookhost report --accounting /var/spool/pbs/server_priv/accounting/202611*
   hookhost report --since today --sort mem_bytes --columns job,owner,mem_bytes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := noEmpty(cmd, args); err != nil {
+				return err
+			}
 			if err := o.check(cmd, args); err != nil {
 				return misuse(fmt.Errorf("report: %w", err))
 			}
@@ -253,7 +256,7 @@ func askedInstead(job string, here, ofPBS error) error {
 	switch {
 	case !errors.Is(ofPBS, qstat.ErrNone):
 		return ofPBS
-	case errors.Is(here, api.ErrNotFound):
+	case !errors.Is(here, api.ErrNoHost) || errors.Is(here, api.ErrNotFound):
 		return here
 	}
 	const text = "job %s: %w (systemctl start hookhost), and PBS cannot be asked: %w"
@@ -274,7 +277,7 @@ func (c *cli) reportHere(ctx context.Context, given string) (*report.Report, err
 		f.Name, f.Job, missing = "", given, err
 	}
 	var ids []string
-	err := c.findReports(ctx, f, func(text json.RawMessage) bool {
+	live, err := c.findReports(ctx, f, func(text json.RawMessage) bool {
 		r, err := report.FromArchive(text)
 		if err == nil && !slices.Contains(ids, r.Job) {
 			ids = append(ids, r.Job)
@@ -283,13 +286,46 @@ func (c *cli) reportHere(ctx context.Context, given string) (*report.Report, err
 	})
 	switch len(ids) {
 	case 0:
-		return nil, cmp.Or(err, missing)
+		if errors.Is(err, api.ErrNoHost) {
+			return nil, err
+		}
+		if !live {
+			missing = fmt.Errorf("job %s: %w among finished jobs; %w (systemctl start hookhost)",
+				given, api.ErrNotFound, api.ErrNoHost)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%v; reports that cannot be read may hide it: %w", missing, err)
+		}
+		if name := c.nameLike(ctx, given); name != "" {
+			return nil, fmt.Errorf("%w: did you mean %s?", missing, name)
+		}
+		return nil, missing
 	case 1:
 		return c.reportOf(ctx, ids[0])
 	case mostMeant + 1:
 		ids[mostMeant] = "..."
 	}
 	return nil, fmt.Errorf("job %s: several match, name one by its id: %s", given, strings.Join(ids, ", "))
+}
+
+// nameLike returns the name of a job among the newest here that a misspelt name may mean, or "".
+func (c *cli) nameLike(ctx context.Context, given string) string {
+	const newest = 1000
+	var names []string
+	if hostapi.CheckJobID(given) == nil {
+		return "" // ids are all alike
+	}
+	f := report.Filter{States: []string{"running", "finished"}, Limit: newest}
+	_, err := c.findReports(ctx, f, func(text json.RawMessage) bool {
+		if r, err := report.FromArchive(text); err == nil {
+			names = append(names, r.Name)
+		}
+		return true
+	})
+	if err != nil {
+		return ""
+	}
+	return spelling.Nearest(given, names)
 }
 
 // reportOf asks the daemon. If none runs, root reads the report of a job that has finished here.

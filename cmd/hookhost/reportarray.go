@@ -25,7 +25,7 @@ func (c *cli) reportArray(cmd *cobra.Command, id string, o *reportOptions, out *
 		return asked
 	}
 	err := o.summarize(id, out, c.foundReports(cmd.Context()))
-	if errors.Is(err, api.ErrNotFound) || errors.Is(err, api.ErrNoHost) {
+	if errors.Is(err, errNoSubjob) || errors.Is(err, api.ErrNoHost) {
 		return askedInstead(id, err, asked)
 	}
 	return err
@@ -51,8 +51,10 @@ func (c *cli) subjobsFromPBS(ctx context.Context, array string) (findFunc, error
 	}, nil
 }
 
-// summarize writes the summary of the subjobs that find finds. It fails with ErrNotFound if none
-// has begun.
+var errNoSubjob = errors.New("no subjob has begun here")
+
+// summarize writes the summary of the subjobs that find finds. It fails with errNoSubjob if there
+// is none.
 func (o *reportOptions) summarize(id string, out *output, find findFunc) error {
 	var failed error
 	begun, stop, some := begin(iter.Seq[*report.Report](func(yield func(*report.Report) bool) {
@@ -60,7 +62,7 @@ func (o *reportOptions) summarize(id string, out *output, find findFunc) error {
 	}))
 	defer stop()
 	if !some {
-		return cmp.Or(failed, fmt.Errorf("job array %s: subjobs that have begun: %w", id, api.ErrNotFound))
+		return cmp.Or(failed, fmt.Errorf("job array %s: %w", id, errNoSubjob))
 	}
 	err := o.writeArray(id, begun, out)
 	return errors.Join(failed, err)

@@ -122,7 +122,7 @@ func reportList(o *reportOptions, out *output, find findFunc) error {
 func (c *cli) foundReports(ctx context.Context) findFunc {
 	return func(f report.Filter, yield func(*report.Report) bool) error {
 		var unread []error
-		err := c.findReports(ctx, f, func(text json.RawMessage) bool {
+		live, err := c.findReports(ctx, f, func(text json.RawMessage) bool {
 			r, err := report.FromArchive(text)
 			if err != nil {
 				unread = append(unread, err)
@@ -130,28 +130,35 @@ func (c *cli) foundReports(ctx context.Context) findFunc {
 			}
 			return yield(r)
 		})
+		if f.Live() && !live && err == nil {
+			fmt.Fprintf(stderr, "hookhost: report: %v: running jobs are not listed (systemctl start hookhost)\n", api.ErrNoHost)
+		}
 		return errors.Join(append(unread, err)...)
 	}
 }
 
-// findReports asks the daemon, which knows the live jobs. If none runs, root reads the files.
-func (c *cli) findReports(ctx context.Context, f report.Filter, yield func(json.RawMessage) bool) error {
+// findReports asks the daemon, which knows the live jobs. If none runs, root reads the files, and
+// live is false.
+func (c *cli) findReports(
+	ctx context.Context, f report.Filter, yield func(json.RawMessage) bool,
+) (live bool, err error) {
 	client, err := api.Dial(c.Socket)
 	if err == nil {
 		defer client.Close()
 		err = client.Reports(ctx, f, yield)
 	} else if os.Geteuid() != 0 {
 		const text = "report: name a JOB by its id (qstat -x lists yours): a list of jobs needs a daemon here: %w"
-		return fmt.Errorf(text, err)
+		return false, fmt.Errorf(text, err)
 	}
+	live = !errors.Is(err, api.ErrNoHost)
 	switch {
 	case os.Geteuid() == 0 && errors.Is(err, api.ErrSilent): // before the first report
 		fmt.Fprintf(stderr, "hookhost: report: %v; only finished jobs are shown\n", err)
-	case !errors.Is(err, api.ErrNoHost):
-		return err
+	case live:
+		return true, err
 	}
 	if !f.Finished() {
-		return nil
+		return live, nil
 	}
-	return c.OpenReports(nil, nil).All(ctx, reports.Query{Filter: f, May: everybody}, yield)
+	return live, c.OpenReports(nil, nil).All(ctx, reports.Query{Filter: f, May: everybody}, yield)
 }

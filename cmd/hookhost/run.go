@@ -72,10 +72,8 @@ if CMD could not be run; 127 if CMD was not found.`,
 		DisableFlagsInUseLine: true,
 		Args:                  nArgs(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range []string{"user", "job"} { // an empty variable of a script must not mean root
-				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return misuse(fmt.Errorf("run: --%s: no value", name))
-				}
+			if err := noEmpty(cmd, nil); err != nil { // must not mean root
+				return err
 			}
 			o.Command = args
 			return c.run(cmd.Context(), o)
