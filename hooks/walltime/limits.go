@@ -162,7 +162,7 @@ func durationOf(r hostapi.Resources, name string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
 	if d == 0 {
-		return 0, fmt.Errorf("%s: %s is no time to run in", name, text)
+		return 0, fmt.Errorf("%s=%s: want more than 0", name, text)
 	}
 	return min(d, longest*time.Second), nil
 }

@@ -94,7 +94,7 @@ func TestLimitsFollowRequestAndPolicy(t *testing.T) {
 			bad: "min_walltime 50 is above max_walltime 40"},
 		{name: "walltime below min", job: hostapi.Resources{"walltime": "10", "min_walltime": "20"},
 			bad: "walltime 10 is below min_walltime 20"},
-		{name: "no time at all", job: hostapi.Resources{"walltime": "0"}, bad: "walltime: 0 is no time to run in"},
+		{name: "no time at all", job: hostapi.Resources{"walltime": "0"}, bad: "walltime=0: want more than 0"},
 		{name: "no duration", job: hostapi.Resources{"cput": "1h"}, bad: "cput: duration"},
 		{name: "ages", job: hostapi.Resources{"walltime": "2000000:00:00"}, by: pbsMoM,
 			want: limits{Walltime: longest * s, MoM: longest * s, End: longest*s + 5*time.Minute}},

@@ -29,7 +29,7 @@ func ParseResourceList(args ...string) (Request, error) {
 		return Request{}, err
 	}
 	if spec, ok := given["nodes"]; ok {
-		return Request{}, ResourceError("nodes", spec, errors.New("not supported, ask with select"))
+		return Request{}, ResourceError("nodes", spec, errors.New("not supported: use select, as in select=1:ncpus=1"))
 	}
 	place, hasPlace := given["place"]
 	if hasPlace {

@@ -112,7 +112,7 @@ func TestParseResourceList(t *testing.T) {
 		{name: "empty argument", args: []string{""}, err: "a resource is missing"},
 		{name: "trailing comma", args: []string{"ncpus=1,"}, err: "a resource is missing"},
 		{name: "open quote", args: []string{`select=1:a="b`}, err: `resource list select=1:a="b: unbalanced quotes`},
-		{name: "nodes", args: []string{"nodes=2:ppn=4"}, err: "resource nodes=2:ppn=4: not supported, ask with select"},
+		{name: "nodes", args: []string{"nodes=2:ppn=4"}, err: "resource nodes=2:ppn=4: not supported: use select, as in select=1:ncpus=1"},
 		{name: "bad place", args: []string{"place=near"}, err: `resource place=near: "near" is not a placement`},
 		{name: "empty place field", args: []string{"place=free:"}, err: `resource place=free:: "" is not a placement`},
 		{name: "place twice", args: []string{"place=free:pack"},

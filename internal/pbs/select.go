@@ -53,7 +53,7 @@ func parseChunk(text string) (Chunk, error) {
 			return Chunk{}, fmt.Errorf("chunk %s: more than %d chunks", Shown(text), maxChunks)
 		}
 		if n == 0 {
-			return Chunk{}, fmt.Errorf("chunk %s: 0 chunks", Shown(text))
+			return Chunk{}, fmt.Errorf("chunk %s: want at least 1 chunk", Shown(text))
 		}
 		chunk.Count, parts = n, parts[1:]
 	}

@@ -44,7 +44,7 @@ func TestParseSelect(t *testing.T) {
 		{name: "too many chunks together", text: "99999+2", err: "select 99999+2: more than 100000 chunks"},
 		{name: "count beyond int", text: "99999999999999999999",
 			err: "select: chunk 99999999999999999999: more than 100000 chunks"},
-		{name: "no chunks", text: "0:ncpus=1", err: "select: chunk 0:ncpus=1: 0 chunks"},
+		{name: "no chunks", text: "0:ncpus=1", err: "select: chunk 0:ncpus=1: want at least 1 chunk"},
 		{name: "empty", text: "", err: "select: a resource is missing"},
 		{name: "empty chunk", text: "ncpus=1+", err: "select: a resource is missing"},
 		{name: "empty resource", text: "2:", err: "select: a resource is missing"},
