@@ -136,6 +136,10 @@ enforce its limits and report its usage.`,
 		root.AddCommand(command())
 	}
 	misuseFlags(root)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = helpArgs
+	}
 	c.completions(root)
 	if isPBS(called) {
 		pbsUsage(root)
@@ -163,11 +167,20 @@ func pbsUsage(root *cobra.Command) {
 	})
 }
 
+// wanted maps types of flags to the values that they take.
+var wanted = map[string]string{"int": "a whole number", "duration": "a time such as 2s"}
+
 // misuseFlags makes a wrong flag of any command a misuse. For an unknown flag, the error names the
 // nearest one.
 func misuseFlags(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) {
+			if want := wanted[invalid.GetFlag().Value.Type()]; want != "" {
+				err = fmt.Errorf("--%s: %q is not %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+			}
+		}
 		if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 			var names []string
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -199,6 +212,15 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return misuse(fmt.Errorf("%sunknown command %q%s (see '%s --help')", prefix, args[0], meant, cmd.CommandPath()))
 	}
 	return misuse(fmt.Errorf("%s: takes no argument, got %q", cmd.Name(), args[0]))
+}
+
+// helpArgs refuses the name of a command that does not exist.
+func helpArgs(cmd *cobra.Command, args []string) error {
+	of, rest, err := cmd.Root().Find(args)
+	if err != nil || !of.HasSubCommands() {
+		return err
+	}
+	return noArgs(of, rest)
 }
 
 // nArgs requires between low and high arguments; high < 0 means no limit.

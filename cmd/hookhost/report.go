@@ -77,9 +77,11 @@ set HOOKHOST_STATE). A job may be in several:
   running      has not ended; json, html and pbs include it only if named
   finished     has ended, with any result
   ok           ended with exit status 0
-  failed       ended with another exit status, or with an unknown one
+  failed       ended with another exit status, or with an unknown one; on hosts
+               other than the job's first, only if the status is known
   killed       ended by a signal
-  oom          ended after it, or processes of it, were killed: no memory left
+  oom          ended, and the kernel killed the job or some of its processes
+               because memory ran out
   timeout      ended because its walltime was over
   cancelled    ended on request: qdel, qrerun, preemption
   node_failure ended because one of its hosts failed

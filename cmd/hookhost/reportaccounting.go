@@ -19,6 +19,9 @@ import (
 // maxRecord bounds a line of an accounting file in bytes. A job of 10,000 hosts has some 3 MB.
 const maxRecord = 16 << 20
 
+// mostForeign is the number of lines after which a file without a record is none of PBS's.
+const mostForeign = 1000
+
 // reportAccounting writes the reports of the jobs in PBS's accounting files: of some jobs, or a
 // list.
 func reportAccounting(cmd *cobra.Command, files []string, o *reportOptions, out *output) error {
@@ -105,13 +108,23 @@ func readAccounting(stdin io.Reader, name string, yield func(*pbs.JobStatus) boo
 	defer in.Close()
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxRecord)
+	records, foreign := false, 0
 	for lines.Scan() {
+		if records = records || pbs.IsRecord(lines.Text()); !records {
+			if foreign++; foreign == mostForeign {
+				break
+			}
+			continue
+		}
 		if s, ok := pbs.ParseRun(lines.Text()); ok && !yield(&s) {
 			return false, nil
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return true, fmt.Errorf("read %s: %w", name, err)
+	}
+	if foreign > 0 && !records {
+		return true, fmt.Errorf("%s: line 1 is not a record of PBS's accounting", name)
 	}
 	return true, nil
 }

@@ -76,7 +76,7 @@ func TestListsHaveEachJobOnce(t *testing.T) {
 	for i, start := range []time.Time{began, began.Add(-time.Hour)} {
 		end := time.Now().Add(-time.Duration(i) * time.Hour)
 		must.NoError(t, j.reports.Write(&report.Report{Job: "1.srv", Start: &start, End: &end,
-			PBSJob: &hostapi.Job{ID: "1.srv", RunCount: 1}}, nil))
+			PBSJob: &hostapi.Job{ID: "1.srv", RunCount: 1, MotherSuperior: true}}, nil))
 	}
 	find := func(states string, limit int) (found int, err error) {
 		f := report.Filter{States: strings.Split(states, ","), Limit: limit}
@@ -154,7 +154,7 @@ func TestListsHaveOfLiveJobsWhatIsReadAtOnce(t *testing.T) {
 	list := report.List{Sort: "job", Columns: strings.Split(columns, ",")}
 	must.NoError(t, list.CSV()(&table, slices.Values(reports)))
 	must.Equal(t, "the table", columns+`
-1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,try mem=600mb: mem=400mb was too little
+1.busy,running,3600,2,7200,1.000,104857600,0.250,1,,,try mem=600mb or more: mem=400mb was too little
 2.spread,running,3600,4,,,,,0,,,
 3.ending,running,3600,2,,,,,0,,,
 4.idle,running,3600,2,0.5,0.000,1048576,0.003,0,,,idle: 0.5 s of cpu time in 01:00:00

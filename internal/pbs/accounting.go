@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// IsRecord reports whether a line has the form of any record in PBS's accounting files.
+func IsRecord(line string) bool {
+	date, rest, _ := strings.Cut(line, ";")
+	_, err := time.Parse("01/02/2006 15:04:05", date)
+	return err == nil && strings.Count(rest, ";") >= 2
+}
+
 // ParseRun returns the run of a job that has ended, from a line of the server's accounting:
 //
 //	11/29/2026 01:25:14;E;12.srv;user=alice jobname=train queue=workq start=1795915512 ...

@@ -45,14 +45,15 @@ func TestAdviceOnMemoryFollowsItsGrowth(t *testing.T) {
 		of   func(at float64) float64
 		want string
 	}{
-		{"not measured", nil, "try mem=24gb: mem=16gb was too little"},
+		{"not measured", nil, "try mem=24gb or more: mem=16gb was too little"},
 		{"grew evenly", func(at float64) float64 { return at * 16 * gib },
 			"try mem=24gb: mem=16gb was too little; 8.3gb were in use half-way"},
 		{"grew at the end", func(at float64) float64 { return 1 * gib },
 			"try mem=31gb: mem=16gb was too little; 1.0gb were in use half-way"},
 		{"nearly enough", func(at float64) float64 { return 15 * gib },
 			"try mem=20gb: mem=16gb was too little; 15.0gb were in use half-way"},
-		{"not known half-way", func(at float64) float64 { return math.NaN() }, "try mem=24gb: mem=16gb was too little"},
+		{"not known half-way", func(at float64) float64 { return math.NaN() },
+			"try mem=24gb or more: mem=16gb was too little"},
 	} {
 		must.Equal(t, tt.name, tt.want, firstAdvice(hadRunFor(time.Hour, 137, ranOut(tt.of))))
 	}
@@ -113,7 +114,7 @@ func TestTextHasAdviceFirstAndTheKernelLast(t *testing.T) {
 	}), begun.Add(time.Hour))
 	rest := textOf(t, r)
 	for _, line := range []string{"Outcome   out of memory: ",
-		" SIGKILL)\n          n2: a message\nAdvice    try mem=24gb: ", "\nMemory ",
+		" SIGKILL)\n          n2: a message\nAdvice    try mem=24gb or more: ", "\nMemory ",
 		"\nNotes     12:02:00  warned\n          03-02 14:00:00  later\n          no time\n",
 		"Kernel    12:01:00  Cgroup mem limit exceeded: Killed process 7 (x)\n"} {
 		_, after, found := strings.Cut(rest, line)

@@ -132,7 +132,11 @@ func (a *Array) outcomes() []string {
 		if i == mostBars {
 			return append(list, fmt.Sprintf("and %d more outcomes", len(order)-mostBars))
 		}
-		list = append(list, fmt.Sprintf("%d %s: %s", len(byWords[words]), words, indices(byWords[words])))
+		noun := "subjobs"
+		if len(byWords[words]) == 1 {
+			noun = "subjob"
+		}
+		list = append(list, fmt.Sprintf("%d %s: %s %s", len(byWords[words]), words, noun, indices(byWords[words])))
 	}
 	return list
 }

@@ -127,7 +127,7 @@ func TestAdviceToArrays(t *testing.T) {
 			"try mem=64mb: the largest peak was 10mb of 400mb",
 			"try walltime=00:05:00: the longest took 00:02:00 of 01:00:00; shorter ones may start sooner"}},
 		{"one ran out of memory", append(each(20, fits), subjob(20, time.Minute, 1, outOfMemory)),
-			[]string{"try mem=600mb: 1 of 21 subjobs ran out of memory; the others needed at most 300mb"}},
+			[]string{"try mem=600mb or more: 1 of 21 subjobs ran out of memory; the others needed at most 300mb"}},
 		{"one was too slow", append(each(20, fits), subjob(20, time.Hour, 300<<20, func(r *jobstate.Record) {
 			r.ExitStatus = ptr(-29)
 		})), []string{"try walltime=01:30:00: 1 of 21 subjobs took longer than 01:00:00"}},

@@ -35,14 +35,18 @@ func (a *Array) memAdvice() Advice {
 	limit, _ := a.limits()
 	var short []int // of memory
 	var ask, peak int64
+	var more string
 	for i, r := range a.subjobs {
 		t := a.figures[i]
 		switch {
 		case r.outcome().State == stateOOM || t.oomKills > 0:
 			short = append(short, indexOf(r))
-			size, _, _ := strings.Cut(strings.TrimPrefix(r.oomAdvice(t).Try, "mem="), " ")
+			size, rest, _ := strings.Cut(strings.TrimPrefix(r.oomAdvice(t).Try, "mem="), " ")
 			if bytes, err := pbs.ParseSize(size); err == nil {
 				ask = max(ask, int64(bytes))
+			}
+			if strings.HasPrefix(" "+rest, orMore) {
+				more = orMore
 			}
 		case t.mem == nil || r.End == nil || len(r.Hosts) != 1:
 			return Advice{}
@@ -56,7 +60,7 @@ func (a *Array) memAdvice() Advice {
 		if peak > 0 {
 			text += fmt.Sprintf("; the others needed at most %s", asUsed(peak))
 		}
-		return try("mem="+asSize(ask), text)
+		return try("mem="+asSize(ask)+more, text)
 	case len(short) > 0 || limit == 0 || len(a.subjobs) < fewSubjobs || !a.subjobs[0].askedMem():
 		return Advice{}
 	}

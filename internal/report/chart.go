@@ -171,16 +171,11 @@ func (c chart) meaning() string {
 	if len(c.lines) == 0 {
 		return ""
 	}
-	return meaning(c.lines[0].times, c.lines[0].gauge)
-}
-
-// meaning says what a value at these times is.
-func meaning(times []int64, gauge bool) string {
-	step := stepOf(times)
+	step := stepOf(c.lines[0].times)
 	switch {
 	case step == 0:
 		return ""
-	case gauge:
+	case c.lines[0].gauge:
 		return "most in " + stepText(step)
 	}
 	return stepText(step) + " mean"

@@ -82,13 +82,18 @@ func (d *distribution) limitTo(limit float64, rounded func(float64) float64) {
 }
 
 // write writes the median and the extremes, and a bar for each bin with the part of the subjobs
-// that are in it. Values beyond the end are in the last bin.
+// that are in it. Values beyond the end are in the last bin. Equal values have no bars.
 func (d distribution) write(p sheet) {
 	slices.Sort(d.values)
 	n := len(d.values)
 	all := bar{amount: fmt.Sprintf("median %s, most %s%s", d.text(d.values[(n-1)/2]), d.text(d.values[n-1]), d.limit)}
-	if n == 1 {
-		all.amount = d.text(d.values[0]) + d.limit
+	if least := d.text(d.values[0]); least == d.text(d.values[n-1]) {
+		all.amount = least + d.limit
+		if n > 1 {
+			all.amount = "each " + all.amount
+		}
+		p.bars(d.label, &all, nil)
+		return
 	}
 	bins := make([]int64, d.bins)
 	for _, v := range d.values {

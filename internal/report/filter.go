@@ -47,8 +47,10 @@ var states = map[string]func(*Report) bool{
 	stateRunning:  func(r *Report) bool { return r.End == nil },
 	stateFinished: func(r *Report) bool { return r.End != nil },
 	stateOK:       func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && *r.ExitStatus == 0 },
-	stateFailed:   func(r *Report) bool { return r.End != nil && (r.ExitStatus == nil || *r.ExitStatus != 0) },
-	stateKilled:   func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && signalOf(*r.ExitStatus) > 0 },
+	stateFailed: func(r *Report) bool {
+		return r.End != nil && (r.ExitStatus == nil && !r.ofOtherHost() || r.ExitStatus != nil && *r.ExitStatus != 0)
+	},
+	stateKilled: func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && signalOf(*r.ExitStatus) > 0 },
 	stateOOM: func(r *Report) bool {
 		return r.End != nil && (r.totals().oomKills > 0 || r.outcome().State == stateOOM)
 	},
@@ -74,7 +76,7 @@ func (r *Report) States() []string {
 
 // AllStates returns every result that States can have.
 func AllStates() [][]string {
-	all := [][]string{{stateOK}, {stateFailed}, {stateFailed, stateKilled}}
+	all := [][]string{{}, {stateOK}, {stateFailed}, {stateFailed, stateKilled}}
 	for _, more := range [][]string{{stateOOM}, {stateTimeout, stateCancelled, stateNode}, {stateNone}} {
 		for _, states := range slices.Clone(all) {
 			for _, state := range more {

@@ -7,6 +7,9 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
@@ -42,13 +45,29 @@ func ReadParts(in io.Reader, from string) ([]Part, error) {
 			r, err = FromArchive(text)
 		}
 		if err == nil && (r.Job == "" || r.PBSJob == nil) {
-			err = errors.New("no report: it lacks job or pbs_job")
+			err = errors.New("it lacks job or pbs_job")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w; hookhost report --json JOB on that host writes it anew", from, err)
+			return nil, notReport(from, err)
 		}
 		parts = append(parts, Part{r, from})
 	}
+}
+
+// notReport is the error of a file that is not a report, without names of this program's types.
+func notReport(from string, err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, unix.EISDIR):
+		return fmt.Errorf("%s: a directory, not a report", from)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s: empty, not a report", from)
+	case errors.As(err, &wrong) && strings.TrimPrefix(wrong.Field, "Report") == "":
+		err = fmt.Errorf("it is a JSON %s", wrong.Value)
+	case errors.As(err, &wrong):
+		err = fmt.Errorf("%s is a JSON %s", strings.TrimPrefix(wrong.Field, "Report."), wrong.Value)
+	}
+	return fmt.Errorf("%s: not a report: %w; hookhost report --json JOB on that host writes one", from, err)
 }
 
 // Join returns the report of a job on several hosts. A host's part is the one that it wrote itself.

@@ -64,28 +64,29 @@ func (l List) CSV() Format {
 	}
 }
 
-// rows returns the rows of reports in order, and whether there are more than the limit. It holds at
-// most twice the limit in memory.
-func (l List) rows(reports iter.Seq[*Report], columns []csvColumn) (rows []row, more bool, err error) {
+// rows returns the rows of reports in order, and the number of all reports. It holds at most twice
+// the limit in memory.
+func (l List) rows(reports iter.Seq[*Report], columns []csvColumn) (rows []row, all int, err error) {
 	sort, err := l.sorting()
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	inOrder := func(a, b row) int { return sort.compare(a.key, b.key) }
 	for r := range reports {
+		all++
 		next := rowOf(r, columns)
 		next.key = sort.keyOf(r)
 		rows = append(rows, next)
 		if l.Limit > 0 && len(rows)/2 >= l.Limit {
 			slices.SortStableFunc(rows, inOrder)
-			rows, more = rows[:l.Limit], true
+			rows = rows[:l.Limit]
 		}
 	}
 	slices.SortStableFunc(rows, inOrder)
 	if l.Limit > 0 && len(rows) > l.Limit {
-		rows, more = rows[:l.Limit], true
+		rows = rows[:l.Limit]
 	}
-	return rows, more, nil
+	return rows, all, nil
 }
 
 // rowsOf returns the rows of reports as they come.

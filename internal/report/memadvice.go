@@ -22,7 +22,7 @@ const (
 
 // oomAdvice suggests a larger mem for the host that ran out of memory: with several hosts, requests
 // are per chunk. If the job's memory was measured half-way, the suggestion lets it grow as much
-// again as it grew since then.
+// again as it grew since then. Otherwise nobody knows how much more it needs.
 func (r *Report) oomAdvice(t totals) Advice {
 	limit, host := t.memLimit, ""
 	if names := r.hostNames(); len(names) == 1 {
@@ -42,15 +42,19 @@ func (r *Report) oomAdvice(t totals) Advice {
 		return Advice{Text: "memory ran out" + r.oomWhere() + ", and nothing limited the job's: request mem"}
 	}
 	text := fmt.Sprintf("mem=%s was too little%s", asSize(*limit), r.oomWhere())
-	ask := int64(someMore * float64(*limit))
+	ask, more := int64(someMore*float64(*limit)), orMore
 	if h := r.Hosts[host]; h != nil {
 		if before, ok := halfWay(h.Series); ok && before < *limit {
 			ask = max(2**limit-before, int64(leastMore*float64(*limit)))
+			more = ""
 			text += fmt.Sprintf("; %s were in use half-way", asUsed(before))
 		}
 	}
-	return try("mem="+asSize(rounded(ask))+r.eachHost(), text)
+	return try("mem="+asSize(rounded(ask))+more+r.eachHost(), text)
 }
+
+// orMore is behind a request that may be far too small.
+const orMore = " or more"
 
 // eachHost is the end of a request that is meant per host.
 func (r *Report) eachHost() string {

@@ -109,11 +109,14 @@ func (r *Report) endedFor(limit string) Outcome {
 
 // endedUnseen returns the outcome of a job whose exit status is not known here.
 func (r *Report) endedUnseen() Outcome {
-	if r.PBSJob != nil && !r.PBSJob.MotherSuperior {
+	if r.ofOtherHost() {
 		return Outcome{"", "ended", "the exit status is in the report of the job's first host"}
 	}
-	return Outcome{"", "ended", "the exit status is not known"}
+	return Outcome{stateFailed, "ended", "the exit status is not known"}
 }
+
+// ofOtherHost reports whether the report is not of the job's first host, which has its exit status.
+func (r *Report) ofOtherHost() bool { return r.PBSJob != nil && !r.PBSJob.MotherSuperior }
 
 // endedItself returns the outcome of a job that ended with a status of its leading program, or by
 // somebody's signal.

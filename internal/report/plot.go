@@ -59,9 +59,12 @@ func (r *Report) writePlots(p *page) {
 	if first.Format(dayLayout) != last.Format(dayLayout) {
 		layout = "2006-01-02 15:04"
 	}
-	p.line("Over time", "%s to %s, %s a character; cpus are %ss", first.Format(layout), last.Format(layout),
-		clock(time.Duration(float64(to-from)/float64(cells)*float64(time.Second))),
-		meaning(plots[0].series.Times, false))
+	text := fmt.Sprintf("%s to %s, %s a character", first.Format(layout), last.Format(layout),
+		clock(time.Duration(float64(to-from)/float64(cells)*float64(time.Second))))
+	if step := stepOf(plots[0].series.Times); step > 0 {
+		text += "; cpu is the mean of " + stepText(step)
+	}
+	p.line("Over time", "%s", text)
 	for _, l := range plots {
 		p.plot(l, series.Spread(l.series, l.column, from, to, cells))
 	}

@@ -36,7 +36,7 @@ func TestPlotsOfManyHostsAreFew(t *testing.T) {
 	text := plotted(t, Text(80, false), rec)
 	if strings.Count(text, "\n  cpu ") != 3 || !strings.Contains(text, "most 1.9 of 8 cpus\n") ||
 		!strings.Contains(text, "  max, median and min of 60 hosts at each time\n") ||
-		!strings.Contains(text, "cpus are 60 s means") {
+		!strings.Contains(text, "cpu is the mean of 60 s") {
 		t.Errorf("plots:\n%s", text)
 	}
 	for _, h := range rec.Hosts {

@@ -341,7 +341,7 @@ func TestAdviceIsGivenBeyondItsThresholds(t *testing.T) {
 		{"memory may still grow", 1, time.Minute, time.Minute, 400 * m, 2 * g, 0, true, nil},
 		{"little to gain", 1, time.Minute, time.Minute, 10 * m, 500 * m, 0, false, nil},
 		{"out of memory", 1, time.Minute, time.Second, m, 2 * g, 1, false,
-			[]string{"try mem=3gb: mem=2gb was too little"}},
+			[]string{"try mem=3gb or more: mem=2gb was too little"}},
 		{"out of the node's memory", 1, time.Minute, time.Minute, m, 0, 1, false,
 			[]string{"memory ran out, and nothing limited the job's: request mem"}},
 	} {

@@ -33,7 +33,7 @@ func (l List) Table(now time.Time) Format {
 		if err != nil {
 			return err
 		}
-		rows, more, err := l.rows(reports, columns)
+		rows, all, err := l.rows(reports, columns)
 		if err != nil {
 			return err
 		}
@@ -44,8 +44,12 @@ func (l List) Table(now time.Time) Format {
 		if err := l.layout(columns, rows, now).writeTo(w); err != nil {
 			return err
 		}
-		if more {
-			_, err = fmt.Fprintf(w, "the first %d: --limit N shows more\n", len(rows))
+		switch {
+		case all == len(rows):
+		case l.Sort == "": // the caller may have ended the reports after the limit
+			_, err = fmt.Fprintf(w, "the newest %d: --limit 0 shows all\n", len(rows))
+		default:
+			_, err = fmt.Fprintf(w, "%d of %d jobs: --limit 0 shows all\n", len(rows), all)
 		}
 		return err
 	}
