@@ -64,9 +64,10 @@ another user, with that user's HOME. It then gets only PATH, TZ, HOOKHOST_*,
 and the variables of terminal and language. Of the open files it gets only
 standard input, output and error.
 
-Exit status: CMD's; 128+N if signal N ended it; 2 if the request is refused
-before the job begins; 125 if hookhost failed or a hook rejected the job; 126
-if CMD could not be run; 127 if CMD was not found.`,
+Exit status: CMD's; 128+N if signal N ended it; 2 if a resource or value does
+not exist, so that no job begins; 125 if a hook rejected the job, as when the
+node has no room, or if hookhost itself failed; 126 if CMD could not be run; 127
+if CMD was not found.`,
 		Example: `  hookhost run -l select=1:ncpus=2:mem=64mb -l walltime=00:10:00 -- make -j2
   hookhost run -u alice -l select=1:ncpus=4:mpiprocs=4:mem=8gb -- mpirun ./a.out`,
 		DisableFlagsInUseLine: true,
