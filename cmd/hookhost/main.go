@@ -233,8 +233,8 @@ func nArgs(low, high int) cobra.PositionalArgs {
 	}
 }
 
-// noEmpty refuses an empty argument or value of a flag: it may be an empty variable of a script, and
-// must not mean every job.
+// noEmpty refuses an empty argument or value of a flag. It may be an empty variable of a script,
+// and must not mean every job.
 func noEmpty(cmd *cobra.Command, args []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if text := f.Value.String(); text == "" || text == "[]" {

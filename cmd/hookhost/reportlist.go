@@ -131,7 +131,8 @@ func (c *cli) foundReports(ctx context.Context) findFunc {
 			return yield(r)
 		})
 		if f.Live() && !live && err == nil {
-			fmt.Fprintf(stderr, "hookhost: report: %v: running jobs are not listed (systemctl start hookhost)\n", api.ErrNoHost)
+			const text = "hookhost: report: %v: running jobs are not listed (systemctl start hookhost)\n"
+			fmt.Fprintf(stderr, text, api.ErrNoHost)
 		}
 		return errors.Join(append(unread, err)...)
 	}

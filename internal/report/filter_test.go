@@ -31,7 +31,9 @@ func TestStatesOfJobs(t *testing.T) {
 		{"failed", "failed", jobOf(end, status(3)), []string{"finished", "failed"}},
 		{"killed", "killed", jobOf(end, status(143)), []string{"finished", "failed", "killed"}},
 		{"killed in PBS's words", "killed", jobOf(end, status(271)), []string{"finished", "failed", "killed"}},
-		{"not known", "failed", jobOf(end, func(r *jobstate.Record) { r.ExitStatus = nil }), []string{"finished", "failed"}},
+		{"not known", "failed", jobOf(end, func(r *jobstate.Record) {
+			r.ExitStatus = nil
+		}), []string{"finished", "failed"}},
 		{"not known on its second host", "", jobOf(end, func(r *jobstate.Record) {
 			r.ExitStatus, r.Job.MotherSuperior = nil, false
 		}), []string{"finished"}},

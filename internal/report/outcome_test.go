@@ -81,7 +81,8 @@ func TestOutcomesInWords(t *testing.T) {
 			r.Job.MotherSuperior, r.ExitStatus, r.Hosts["n1"].OOMKills = false, nil, ptr(int64(1))
 		}, "", "ended: the exit status is in the report of the job's first host; before that, the kernel killed 1 " +
 			"process of the job for lack of memory"},
-		{"not known", func(r *jobstate.Record) { r.ExitStatus = nil }, stateFailed, "ended: the exit status is not known"},
+		{"not known", func(r *jobstate.Record) { r.ExitStatus = nil }, stateFailed,
+			"ended: the exit status is not known"},
 		{"runs", func(r *jobstate.Record) { r.ExitStatus, r.Ended = nil, jobstate.Moment{} }, "running", "running"},
 		{"runs out of memory", func(r *jobstate.Record) {
 			r.ExitStatus, r.Ended, r.Hosts["n1"].OOMKills = nil, jobstate.Moment{}, ptr(int64(1))
