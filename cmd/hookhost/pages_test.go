@@ -47,6 +47,8 @@ var notHere = map[string]string{
 		"pbsdsh",
 	`. /etc/pbs.conf; cd "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/hooks" && rm -f hookhost.*`: "none: it is for a node",
 	"rm -rf /var/lib/hookhost /etc/hookhost /var/log/hookhost.log":                        "none: it is for a node",
+	"rm -r hookhost.log /var/lib/hookhost /run/hookhost":                                  "none: other jobs use them",
+	`find /sys/fs/cgroup -depth -type d -path '*/pbs_jobs.service*' -exec rmdir {} \;`:    "none: other jobs use it",
 
 	"hookhost report 2.vm": "cmd/hookhost/reports_test.go: TestReportsOfRealJobsReadAsTheGoldenFiles",
 
@@ -55,7 +57,7 @@ var notHere = map[string]string{
 }
 
 // runsHere are the programs that a page may call in a test, which has the rights of root.
-var runsHere = regexp.MustCompile(`^((bin/)?hookhost|cat >main(_test)?.go|cd|echo|go|kill %1|make|mkdir)( |$)`)
+var runsHere = regexp.MustCompile(`^((bin/)?hookhost|cat >main(_test)?.go|cd|echo|go|kill %1|make|mkdir|sleep)( |$)`)
 
 // TestCommandsOfPagesRun enters the commands of a page in its order, in one shell.
 func TestCommandsOfPagesRun(t *testing.T) {
