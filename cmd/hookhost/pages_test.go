@@ -57,7 +57,7 @@ var notHere = map[string]string{
 }
 
 // runsHere are the programs that a page may call in a test, which has the rights of root.
-var runsHere = regexp.MustCompile(`^((bin/)?hookhost|cat >main(_test)?.go|cd|echo|go|kill %1|make|mkdir|sleep)( |$)`)
+var runsHere = regexp.MustCompile(`^((bin/)?hookhost|cat >main(_test)?.go|cd|echo|go|kill %[12]|make|mkdir|sleep)( |$)`)
 
 // TestCommandsOfPagesRun enters the commands of a page in its order, in one shell.
 func TestCommandsOfPagesRun(t *testing.T) {
