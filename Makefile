@@ -11,17 +11,24 @@ MANDIR   ?= $(PREFIX)/share/man
 BASHDIR  ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR  ?= $(PREFIX)/share/fish/vendor_completions.d
+DOCDIR   ?= $(PREFIX)/share/doc/hookhost
+DIST     ?= dist
+# systemd reads units there, whatever PREFIX is.
+UNITDIR  ?= /usr/lib/systemd/system
 LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
 # The tag leaves out gRPC's pages for browsers, with net/trace.
-BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LINK)'
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags grpcnotrace -ldflags '$(LINK)'
 # NVML's symbols are looked up when they are called, so the program starts on nodes whose driver lacks some.
 NVML     := CGO_ENABLED=1 CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations' CGO_LDFLAGS='-Wl,-z,lazy'
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# From 2.46 on, nfpm needs modules of a host that not every site can reach.
+NFPM     := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
+CYCLONEDX := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
-.PHONY: all programs man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install uninstall clean help generate
+.PHONY: all programs man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install install-node install-server uninstall deb rpm tar sbom clean help generate
 .DEFAULT_GOAL := all
 
-all: programs man ## build bin/hookhost with its manual, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
+all: programs man notices ## build bin/hookhost with its manual, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
 
 programs:
 	@scripts/need go cc
@@ -31,7 +38,7 @@ programs:
 	$(BUILD) -o bin/pbs-attach ./cmd/pbs-attach
 	$(foreach h,$(HOOKS),$(BUILD) -o bin/hooks/$(h) ./hooks/$(h) &&) true
 	$(BUILD) -o bin/openpbs/pbs_python ./cmd/pbs-python
-	$(NVML) $(GO) build -trimpath -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
+	$(NVML) $(GO) build -trimpath -buildvcs=false -ldflags '$(LINK)' -o bin/nvml ./cmd/nvml
 
 man: programs ## write the manual pages into bin/man, and what shells need to complete commands into bin/completion
 	@rm -rf bin/man
@@ -40,6 +47,10 @@ man: programs ## write the manual pages into bin/man, and what shells need to co
 	bin/hookhost completion bash >bin/completion/hookhost
 	bin/hookhost completion zsh >bin/completion/_hookhost
 	bin/hookhost completion fish >bin/completion/hookhost.fish
+
+notices: ## write the licences of the modules that are in the programs into bin/notices.txt
+	@mkdir -p bin
+	@CGO_ENABLED=1 scripts/notices $(GO) >bin/notices.txt
 
 demo: all ## run three jobs and show their reports (root)
 	@scripts/need root python3
@@ -114,43 +125,60 @@ generate: ## wire messages from hook.proto (needs protoc)
 # Each is whole at any moment: a node goes on attaching while it is upgraded.
 put = install -D -m $(1) $(2) '$(DESTDIR)$(3).new' && mv -f '$(DESTDIR)$(3).new' '$(DESTDIR)$(3)'
 
-install: all ## install below DESTDIR; PREFIX moves the programs, their data, manual and completions
+install: install-node install-server ## install below DESTDIR; PREFIX moves the programs, their data, manual and completions
+
+install-node: all
 	$(foreach h,$(HOOKS),$(call put,0755,bin/hooks/$(h),$(LIBEXECDIR)/hooks/$(h)) &&) true
 	$(call put,0755,bin/nvml,$(LIBEXECDIR)/nvml)
 	$(call put,0755,bin/openpbs/pbs_python,$(LIBEXECDIR)/openpbs/pbs_python)
-	$(call put,0755,bin/hookhost,$(BINDIR)/hookhost)
 	$(call put,0755,bin/pbs-attach,$(BINDIR)/pbs-attach)
+	install -d -m 0755 '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)/etc/hookhost/hooks.d'
 	ln -sf hookhost '$(DESTDIR)$(BINDIR)/hookhost-remsh'
-	install -D -m 0644 -t '$(DESTDIR)/lib/systemd/system' packaging/hookhost.service \
-		packaging/hookhost-web.service packaging/pbs_jobs.service
-	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)/lib/systemd/system/hookhost.service' \
-		'$(DESTDIR)/lib/systemd/system/hookhost-web.service'
-	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json \
-		packaging/containers/containers.conf packaging/polkit/linger.rules
+	ln -sf hookhost-attach.1 '$(DESTDIR)$(MANDIR)/man1/pbs-attach.1'
+	install -D -m 0644 -t '$(DESTDIR)$(UNITDIR)' packaging/hookhost.service packaging/hookhost-web.service \
+		packaging/pbs_jobs.service
+	sed -i 's#/usr/bin/hookhost#$(BINDIR)/hookhost#' '$(DESTDIR)$(UNITDIR)/hookhost.service' \
+		'$(DESTDIR)$(UNITDIR)/hookhost-web.service'
+	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/containers/containers.conf packaging/polkit/linger.rules
+	install -D -m 0644 packaging/logrotate '$(DESTDIR)$(DATADIR)/logrotate'
+	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
+
+install-server: all ## only what a host without jobs needs: the command, its manual and completions, dashboard, alerts
+	$(call put,0755,bin/hookhost,$(BINDIR)/hookhost)
 	install -D -m 0644 -t '$(DESTDIR)$(MANDIR)/man1' bin/man/*.1
 	install -D -m 0644 -t '$(DESTDIR)$(BASHDIR)' bin/completion/hookhost
 	install -D -m 0644 -t '$(DESTDIR)$(ZSHDIR)' bin/completion/_hookhost
 	install -D -m 0644 -t '$(DESTDIR)$(FISHDIR)' bin/completion/hookhost.fish
+	install -D -m 0644 -t '$(DESTDIR)$(DATADIR)' packaging/prometheus/hookhost.rules.yml packaging/grafana/hookhost.json
 	install -D -m 0755 -t '$(DESTDIR)$(DATADIR)/jobstats' packaging/jobstats/sacct
-	install -d -m 0755 '$(DESTDIR)/etc/hookhost/hooks.d'
-	install -d -m 0700 '$(DESTDIR)/var/lib/hookhost'
+	sed -E 's/^([a-z_]+ = )/#\1/' internal/config/default.toml | install -D -m 0644 /dev/stdin '$(DESTDIR)$(DATADIR)/hookhost.toml'
+	install -D -m 0644 -t '$(DESTDIR)$(DOCDIR)' LICENSE CHANGELOG.md bin/notices.txt
 
 installed = $(addprefix $(LIBEXECDIR)/,$(addprefix hooks/,$(HOOKS)) nvml openpbs/pbs_python) \
 	$(addprefix $(BINDIR)/,hookhost hookhost-remsh pbs-attach) \
-	$(addprefix /lib/systemd/system/,hookhost.service hookhost-web.service pbs_jobs.service) \
-	$(addprefix $(DATADIR)/,hookhost.rules.yml hookhost.json containers.conf linger.rules jobstats/sacct) \
-	$(MANDIR)/man1/hookhost.1 $(BASHDIR)/hookhost $(ZSHDIR)/_hookhost $(FISHDIR)/hookhost.fish
+	$(addprefix $(UNITDIR)/,hookhost.service hookhost-web.service pbs_jobs.service) \
+	$(addprefix $(DATADIR)/,hookhost.toml hookhost.rules.yml hookhost.json containers.conf linger.rules logrotate jobstats/sacct) \
+	$(addprefix $(DOCDIR)/,LICENSE CHANGELOG.md notices.txt) \
+	$(addprefix $(MANDIR)/man1/,hookhost.1 pbs-attach.1) $(BASHDIR)/hookhost $(ZSHDIR)/_hookhost $(FISHDIR)/hookhost.fish
 
 # A directory goes when it is empty: LIBEXECDIR and DATADIR may be other programs' as well.
 uninstall: ## remove what install put below DESTDIR, by the same variables; reports and configuration stay
 	rm -f $(foreach f,$(installed),'$(DESTDIR)$(f)' '$(DESTDIR)$(f).new') '$(DESTDIR)/etc/hookhost/hooks.d/.lock' \
 		'$(DESTDIR)$(MANDIR)'/man1/hookhost-*.1
-	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs) $(LIBEXECDIR) $(DATADIR)/jobstats $(DATADIR) \
+	@for d in $(foreach d,$(addprefix $(LIBEXECDIR),/hooks /openpbs) $(LIBEXECDIR) $(DATADIR)/jobstats $(DATADIR) $(DOCDIR) \
 		/etc/hookhost/hooks.d /etc/hookhost /var/lib/hookhost,'$(DESTDIR)$(d)'); do \
 		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done
+
+deb rpm tar: all ## packages of node and server in DIST (dist), with checksums: the same commit gives the same bytes
+	@DIST='$(DIST)' GO='$(GO)' VERSION='$(VERSION)' NFPM='$(NFPM)' MAKE='$(MAKE)' scripts/package $@
+
+sbom: ## the modules in the programs with their licences, as CycloneDX in DIST
+	@mkdir -p '$(DIST)'
+	CGO_ENABLED=1 $(CYCLONEDX) mod -json -licenses -std -noserial -notimestamp -output '$(DIST)/hookhost.cdx.json' .
+	@DIST='$(DIST)' scripts/package checksums
 
 clean: ## remove what was built
 	rm -rf bin dist .cache
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

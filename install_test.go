@@ -24,9 +24,12 @@ type image struct {
 func newImage(t *testing.T, variables ...string) *image {
 	i := &image{t: t, tree: t.TempDir(), folder: t.TempDir(), variables: variables}
 	must.NoError(t, os.CopyFS(filepath.Join(i.tree, "packaging"), os.DirFS("packaging")))
-	makefile, err := os.ReadFile("Makefile")
-	must.NoError(t, err)
-	must.NoError(t, os.WriteFile(filepath.Join(i.tree, "Makefile"), makefile, 0o644))
+	for _, name := range []string{"Makefile", "LICENSE", "CHANGELOG.md", "internal/config/default.toml"} {
+		text, err := os.ReadFile(name)
+		must.NoError(t, err)
+		i.write(i.tree, name)
+		must.NoError(t, os.WriteFile(filepath.Join(i.tree, name), text, 0o644))
+	}
 	hooks, err := os.ReadDir("hooks")
 	must.NoError(t, err)
 	programs := []string{"hookhost", "pbs-attach", "nvml", "openpbs/pbs_python"}
@@ -35,7 +38,7 @@ func newImage(t *testing.T, variables ...string) *image {
 		programs = append(programs, "hooks/"+hook.Name())
 	}
 	texts := []string{"man/hookhost.1", "man/hookhost-run.1", "completion/hookhost", "completion/_hookhost",
-		"completion/hookhost.fish"}
+		"completion/hookhost.fish", "notices.txt"}
 	for _, name := range append(programs, texts...) {
 		i.write(i.tree, "bin/"+name)
 	}
@@ -73,6 +76,46 @@ func (i *image) files() (found []string) {
 		return err
 	}))
 	return found
+}
+
+// TestHostWithoutJobsGetsNoDaemon: what install-server puts there is what install puts there,
+// without programs of a node.
+func TestHostWithoutJobsGetsNoDaemon(t *testing.T) {
+	node, server := newImage(t), newImage(t)
+	node.make("install")
+	server.make("install-server")
+	all := node.files()
+	for _, name := range server.files() {
+		if !slices.Contains(all, name) {
+			t.Errorf("a node does not have %s", name)
+		}
+		if strings.Contains(name, "libexec") || strings.HasSuffix(name, ".service") {
+			t.Errorf("a host without jobs has %s", name)
+		}
+	}
+	if files := server.files(); !slices.Contains(files, "/usr/bin/hookhost") {
+		t.Errorf("a host without jobs has %q, without the command", files)
+	}
+}
+
+// TestExampleConfigurationChangesNothing: each setting of the installed hookhost.toml is a comment.
+func TestExampleConfigurationChangesNothing(t *testing.T) {
+	i := newImage(t)
+	i.make("install")
+	text, err := os.ReadFile(filepath.Join(i.folder, "/usr/share/hookhost/hookhost.toml"))
+	must.NoError(t, err)
+	settings := 0
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line[0] != '[' {
+			t.Errorf("it sets %q", line)
+		}
+		if regexp.MustCompile(`^#[a-z_]+ = `).MatchString(line) {
+			settings++
+		}
+	}
+	if settings < 50 {
+		t.Errorf("it has %d settings", settings)
+	}
 }
 
 func TestUninstallRemovesWhatInstallHasPut(t *testing.T) {
