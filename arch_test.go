@@ -111,6 +111,7 @@ var edges = map[string][]string{
 		"internal/mountns", "internal/pbs", "internal/proc"},
 	"lab/gotest":                 {},
 	"lab/openpbs":                {},
+	"lab/packages":               {},
 	"integrations/openpbs":       {"hostapi", "internal/disk"},
 	"integrations/openpbs/table": {},
 	"integrations/openpbs/qmgr":  {"integrations/openpbs", "internal/pbs"},
