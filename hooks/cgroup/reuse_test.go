@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 	}
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	must.NoError(t, errors.Join(err, unix.Mount("proc", "/proc", "proc", 0, "")))
+	makeThreads(64)
 	g := newGiveaway(t, mode)
 	enough := func() bool { return g.tries >= *reuseTries }
 	if began := time.Now(); *reuseTries == 0 { // a virtual machine is slow
@@ -70,6 +72,24 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 	if g.given < g.tries/3 {
 		t.Errorf("the number was given away at a move in %d of %d tries only", g.given, g.tries)
 	}
+}
+
+// makeThreads lets the Go runtime create threads, which then wait for work. A thread that it created
+// later could get the number that a process has given away, and the move would take this process.
+func makeThreads(n int) {
+	var created sync.WaitGroup
+	created.Add(n)
+	enough := make(chan struct{})
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			created.Done()
+			<-enough
+		}()
+	}
+	created.Wait()
+	close(enough)
 }
 
 // runInNamespace runs the test once more, as the first process of a pid namespace. Only the test
