@@ -74,8 +74,9 @@ func testReuse(t *testing.T, mode cgroup.Mode) {
 	}
 }
 
-// makeThreads lets the Go runtime create threads, which then wait for work. A thread that it created
-// later could get the number that a process has given away, and the move would take this process.
+// makeThreads lets the Go runtime create threads, which then wait for work. A thread that it
+// created later could get the number that a process has given away, and the move would take this
+// process.
 func makeThreads(n int) {
 	var created sync.WaitGroup
 	created.Add(n)
