@@ -73,7 +73,7 @@ func TestConfigurationThatPBSSendsHoldsForTheNextJobOnEachNode(t *testing.T) {
 		}
 	}
 	for _, node := range nodes {
-		out := on(t, node, "hookhost config show | grep -A2 '^\\[pids\\]' -A5 | grep '^max'")
+		out := on(t, node, "hookhost config show | sed -n '/^\\[pids\\]/,/^$/p' | grep '^max'")
 		if out != "max = 1234 # PBS, line 2" {
 			t.Errorf("config show on %s: %s", node, out)
 		}

@@ -175,7 +175,7 @@ func TestAccountingHasTheRunsOfRequeuedJobsAndOfSubjobs(t *testing.T) {
 	accounting := "hookhost report --accounting " + pbsHome + "/server_priv/accounting/* --job "
 	for user, command := range map[string]string{"alice": fromPBS, "root": accounting} {
 		text := as(t, user, nodes[0], command+"'"+number+"[]'")
-		for _, line := range []string{"1 failed with status 1: 1\n", "1 failed with status 2: 2\n"} {
+		for _, line := range []string{"1 failed with status 1: subjob 1\n", "1 failed with status 2: subjob 2\n"} {
 			if !strings.Contains(text, line) {
 				t.Errorf("%s: %s", command, text)
 			}
