@@ -203,7 +203,7 @@ func TestRecordOfAJobThatMeetsAStoppedDaemonHasItsUsageOrSaysThatItIsIncomplete(
 	}
 	j.gone()
 
-	must.NoError(t, alarm("25"))
+	must.NoError(t, alarm("40"))
 	j = qsub(t, "alice", medium(node), work)
 	j.running()
 	stop()
