@@ -51,6 +51,7 @@ func (c *cli) subjobsFromPBS(ctx context.Context, array string) (findFunc, error
 	}, nil
 }
 
+// errNoSubjob means that no report of a subjob was found.
 var errNoSubjob = errors.New("no subjob has begun here")
 
 // summarize writes the summary of the subjobs that find finds. It fails with errNoSubjob if there
@@ -81,7 +82,7 @@ func (o *reportOptions) writeArray(id string, subjobs iter.Seq[*report.Report], 
 	a, some := report.ArrayOf(id, subjobs)
 	switch {
 	case !some:
-		return fmt.Errorf("job array %s: no report of a subjob found", id)
+		return fmt.Errorf("job array %s: %w", id, errNoSubjob)
 	case o.format == "html":
 		return report.HTML{}.WriteArray(out, a)
 	}

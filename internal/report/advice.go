@@ -50,7 +50,7 @@ func (r *Report) advice() []Advice {
 			list = append(list, a)
 		}
 	}
-	if t.oomKills > 0 || r.outcome().State == stateOOM {
+	if t.oomKills > 0 || r.Outcome.State == stateOOM {
 		add(r.oomAdvice(t))
 	}
 	if t.walltime == nil || *t.walltime < adviceAfter {

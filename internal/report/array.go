@@ -116,8 +116,8 @@ func (a *Array) outcomes() []string {
 	var order []string
 	completed := 0
 	for _, r := range a.subjobs {
-		words := r.outcome().Words
-		if r.outcome().State == stateOK {
+		words := r.Outcome.Words
+		if r.Outcome.State == stateOK {
 			completed++
 			continue
 		}

@@ -39,7 +39,7 @@ func (a *Array) memAdvice() Advice {
 	for i, r := range a.subjobs {
 		t := a.figures[i]
 		switch {
-		case r.outcome().State == stateOOM || t.oomKills > 0:
+		case r.Outcome.State == stateOOM || t.oomKills > 0:
 			short = append(short, indexOf(r))
 			size, rest, _ := strings.Cut(strings.TrimPrefix(r.oomAdvice(t).Try, "mem="), " ")
 			if bytes, err := pbs.ParseSize(size); err == nil {
@@ -76,7 +76,7 @@ func (a *Array) walltimeAdvice() Advice {
 	_, limit := a.limits()
 	late, longest := 0, time.Duration(0)
 	for i, r := range a.subjobs {
-		if r.outcome().State == stateTimeout {
+		if r.Outcome.State == stateTimeout {
 			late++
 		} else if t := a.figures[i].walltime; t == nil || r.End == nil {
 			return Advice{}
@@ -103,7 +103,7 @@ func (a *Array) walltimeAdvice() Advice {
 func (a *Array) shortAdvice() Advice {
 	var took []time.Duration
 	for i, r := range a.subjobs {
-		if t := a.figures[i].walltime; t != nil && r.outcome().State == stateOK {
+		if t := a.figures[i].walltime; t != nil && r.Outcome.State == stateOK {
 			took = append(took, *t)
 		}
 	}

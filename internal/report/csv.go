@@ -77,12 +77,12 @@ var csvColumns = []csvColumn{
 	{"notes", func(r *Report, _ totals) string { return harmless(strings.Join(r.Notes, "; ")) }},
 	{"energy_joules", func(r *Report, _ totals) string { return csvCell(r.energy(), csvFloat) }},
 	{"billing", func(r *Report, _ totals) string { return csvCell(r.billing(), csvFloat) }},
-	{"state", func(r *Report, _ totals) string { return r.outcome().State }},
+	{"state", func(r *Report, _ totals) string { return r.Outcome.State }},
 	{"outcome", func(r *Report, _ totals) string {
 		if r.Start == nil && r.End == nil {
 			return ""
 		}
-		return r.outcome().Words
+		return r.Outcome.Words
 	}},
 	{"walltime_efficiency", func(_ *Report, t totals) string {
 		if t.walltime == nil || t.wallLimit == nil || *t.wallLimit <= 0 {

@@ -52,11 +52,11 @@ var states = map[string]func(*Report) bool{
 	},
 	stateKilled: func(r *Report) bool { return r.End != nil && r.ExitStatus != nil && signalOf(*r.ExitStatus) > 0 },
 	stateOOM: func(r *Report) bool {
-		return r.End != nil && (r.totals().oomKills > 0 || r.outcome().State == stateOOM)
+		return r.End != nil && (r.totals().oomKills > 0 || r.Outcome.State == stateOOM)
 	},
-	stateTimeout:   func(r *Report) bool { return r.outcome().State == stateTimeout },
-	stateCancelled: func(r *Report) bool { return r.outcome().State == stateCancelled },
-	stateNode:      func(r *Report) bool { return r.outcome().State == stateNode },
+	stateTimeout:   func(r *Report) bool { return r.Outcome.State == stateTimeout },
+	stateCancelled: func(r *Report) bool { return r.Outcome.State == stateCancelled },
+	stateNode:      func(r *Report) bool { return r.Outcome.State == stateNode },
 	stateNone:      func(r *Report) bool { return r.NotStarted },
 }
 

@@ -123,7 +123,7 @@ func (r *Report) document(heading string) *reportDocument {
 	var facts documentSheet
 	r.writeMessages(&facts)
 	r.writeFacts(&facts)
-	outcome := r.outcome()
+	outcome := r.Outcome
 	notes, kernel := r.remarks()
 	var reasons []string
 	if outcome.Reason != "" {

@@ -29,7 +29,7 @@ func (h HTML) WriteArray(w io.Writer, a *Array) error {
 	if err := execute(w, "array", page); err != nil {
 		return err
 	}
-	subjobs := slices.DeleteFunc(slices.Clone(a.subjobs), func(r *Report) bool { return r.outcome().State == stateOK })
+	subjobs := slices.DeleteFunc(slices.Clone(a.subjobs), func(r *Report) bool { return r.Outcome.State == stateOK })
 	if more := len(subjobs) - mostSubjobs; more > 0 {
 		subjobs, page.Remark = subjobs[:mostSubjobs], fmt.Sprintf("%d more", more)
 	} else if len(subjobs) == 0 {

@@ -38,7 +38,7 @@ func (h HTML) WriteTable(w io.Writer, reports iter.Seq[*Report]) error {
 }
 
 func (h HTML) row(r *Report) *tableRow {
-	t, outcome := r.totals(), r.outcome()
+	t, outcome := r.totals(), r.Outcome
 	row := &tableRow{
 		Job: printable(r.Job), Name: printable(r.Name), Owner: printable(r.Owner), State: printable(outcome.Words),
 		Reason: printable(outcome.Reason), Bad: r.bad(), Headline: printable(r.headline()),

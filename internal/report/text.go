@@ -30,7 +30,7 @@ func (r *Report) writeText(w io.Writer, columns int, blocks bool) error {
 	if r.bad() {
 		p.style = Bad
 	}
-	p.line(state, "%s", r.outcome())
+	p.line(state, "%s", r.Outcome)
 	p.style = Plain
 	r.writeMessages(p)
 	for i, a := range r.Advice {

@@ -19,7 +19,7 @@ const (
 
 // timeoutAdvice is for a job that was ended because its walltime was over.
 func (r *Report) timeoutAdvice(t totals) Advice {
-	if r.outcome().State != stateTimeout || t.wallLimit == nil {
+	if r.Outcome.State != stateTimeout || t.wallLimit == nil {
 		return Advice{}
 	}
 	if since, ok := r.idleSince(); ok {
@@ -33,7 +33,7 @@ func (r *Report) timeoutAdvice(t totals) Advice {
 
 // walltimeAdvice is for a job that completed long before its walltime was over.
 func (r *Report) walltimeAdvice(t totals) Advice {
-	if t.wallLimit == nil || *t.wallLimit <= 0 || r.outcome().State != stateOK {
+	if t.wallLimit == nil || *t.wallLimit <= 0 || r.Outcome.State != stateOK {
 		return Advice{}
 	}
 	ask := wholeMinutes(time.Duration(timeHeadroom * float64(*t.walltime)))
