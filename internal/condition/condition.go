@@ -40,27 +40,33 @@ type comparison struct {
 	text             string
 }
 
-var form = regexp.MustCompile(`^\s*([a-z_]+)\s*(<=|>=|==|!=|<|>)\s*("[^"]*"|\S+)\s*$`)
+// form is a comparison with what joins it to the next one. A text in quotes may contain "and".
+var form = regexp.MustCompile(`^\s*([a-z_]+)\s*(<=|>=|==|!=|<|>)\s*("[^"]*"|[^\s"]\S*)(\s+and\s|\s*$)`)
 
 // Parse returns the condition that the text describes. The error names the part that is wrong.
 func Parse(text string) (Condition, error) {
 	var c Condition
-	for part := range strings.SplitSeq(text, " and ") {
-		one, err := parse(part)
+	for {
+		found := form.FindStringSubmatch(text)
+		if found == nil {
+			part, _, _ := strings.Cut(text, " and ")
+			return nil, fmt.Errorf("%.80q: want FIGURE < VALUE, or with <=, >, >=, == or !=; join several by "+
+				`"and"`, strings.TrimSpace(part))
+		}
+		one, err := parse(found)
 		if err != nil {
 			return nil, err
 		}
 		c = append(c, one)
+		if strings.TrimSpace(found[4]) == "" {
+			return c, nil
+		}
+		text = text[len(found[0]):]
 	}
-	return c, nil
 }
 
-func parse(part string) (comparison, error) {
-	found := form.FindStringSubmatch(part)
-	if found == nil {
-		return comparison{}, fmt.Errorf("%.80q: want FIGURE < VALUE, or with <=, >, >=, == or !=; join several by "+
-			`"and"`, strings.TrimSpace(part))
-	}
+// parse reads the parts of a comparison, as form finds them.
+func parse(found []string) (comparison, error) {
 	c := comparison{figure: found[1], operator: found[2], text: strings.Trim(found[3], `"`)}
 	if !slices.Contains(Figures, c.figure) {
 		return comparison{}, fmt.Errorf("figure %q: not one of %s", c.figure, strings.Join(Figures, ", "))

@@ -16,6 +16,7 @@ func TestConditionsHold(t *testing.T) {
 		"mem_bytes != 1gb":   false,
 		"exit_status == -29": true, "queue == gpu": true, `queue != "gpu"`: false, "queue != workq": true,
 		"state == timeout and ncpus > 3": true, "state == timeout and ncpus > 4": false,
+		`queue == "lost and found" and ncpus == 4`: false, `queue != "lost and found"  and  ncpus == 4`: true,
 		`outcome == "walltime exceeded"`: true,
 		"billing > 0":                    false, "billing <= 0": false, "owner != alice": false, // not known
 	} {
