@@ -100,7 +100,7 @@ func removeStale(path string) error {
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		conn.Close()
-		return fmt.Errorf("listen on %s: somebody serves it", path)
+		return fmt.Errorf("listen on %s: another hookhost web serves it: stop that one, or name another path", path)
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		return err
