@@ -54,7 +54,7 @@ func (h *Host) adoptRecords() {
 		h.watchRunner(rec.Job.ID, rec.Runner)
 	}, ids...)
 	if len(ids) > 0 {
-		h.log.Infof("took over %d jobs", len(ids))
+		h.log.WithField("jobs", len(ids)).Info("jobs of the previous daemon continue")
 	}
 }
 
