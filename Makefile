@@ -25,7 +25,7 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 NFPM     := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
 CYCLONEDX := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
-.PHONY: all programs man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench fuzz install install-node install-server uninstall deb rpm tar sbom clean help generate
+.PHONY: all programs man demo test attacks chaos soak test-vm test-openpbs chaos-openpbs test-ptl check race bench compare fuzz install install-node install-server uninstall deb rpm tar sbom clean help generate
 .DEFAULT_GOAL := all
 
 all: programs man notices ## build bin/hookhost with its manual, bin/pbs-attach, bin/hooks/*, bin/nvml and bin/openpbs/pbs_python
@@ -110,6 +110,11 @@ race: ## the tests of what runs at the same time and needs no kernel, with the r
 bench: all ## measure, in five minutes (root)
 	@scripts/need root python3
 	scripts/bench $(GO)
+
+compare: all ## measure OpenPBS, its hook, hookhost, Slurm and podman in turns, in eleven minutes (root); ROUNDS=n
+	@scripts/need root python3 lab peers
+	@lab/openpbs/tarball >/dev/null
+	$(GO) run ./lab/compare $(if $(ROUNDS),-rounds $(ROUNDS))
 
 soak: ## N (20000) jobs, after which the node has to be as before (root)
 	@scripts/need root

@@ -109,6 +109,7 @@ var edges = map[string][]string{
 	"hooks/container": {"hostapi", "internal/config", "internal/passwd", "internal/proc"},
 	"hooks/private": {"hostapi", "internal/cgroup", "internal/config", "internal/disk", "internal/kernfs",
 		"internal/mountns", "internal/pbs", "internal/proc"},
+	"lab/compare":                {},
 	"lab/gotest":                 {},
 	"lab/openpbs":                {},
 	"lab/packages":               {},

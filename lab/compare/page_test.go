@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// TestPageIsWhatTheFiguresMake fails if docs/comparison.md or a plot was changed by hand, or the
+// template without `go run ./lab/compare -write`.
+func TestPageIsWhatTheFiguresMake(t *testing.T) {
+	docs := filepath.Join("..", "..", "docs")
+	runs, err := readRuns(filepath.Join(docs, "comparison.json"))
+	must.NoError(t, err)
+	files, err := page{runs}.files()
+	must.NoError(t, err)
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(docs, name))
+		must.NoError(t, err)
+		must.Equal(t, "docs/"+name, string(want), string(got))
+	}
+}
