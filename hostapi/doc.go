@@ -184,12 +184,15 @@
 // hook failed, and its Kind says who has to act. A panic is an error of KindInternal. At begin,
 // prologue and launch the kind also decides what becomes of the job:
 //
-//	kind        who acts                     the job          fail_action
+//	kind        who acts                     the job          the node
 //	job         the user                     is deleted       -
 //	busy        nobody: it passes            is requeued      -
-//	node        the administrator            is requeued      acts
-//	timeout     set by the host: the alarm   is requeued      acts
-//	internal    the hook's author            is held          acts
+//	node        the administrator            is requeued      on_node_error
+//	timeout     set by the host: the alarm   is requeued      on_alarm
+//	internal    the hook's author            is held          on_defect
+//
+// The last column is an attribute of the hook. It says whether the host's vnodes go offline, too,
+// or whether the event goes on without the hook instead (docs/hooks.md).
 //
 // # Numbers and units
 //

@@ -15,15 +15,15 @@ const (
 	// rejected (and deleted where the event allows).
 	KindJob Kind = "job"
 	// KindNode: this node's configuration or kernel lacks something, and its administrator has to
-	// act. fail_action applies.
+	// act. The hook's attribute on_node_error applies.
 	KindNode Kind = "node"
 	// KindBusy: a resource is still in use, and will be free later. The job goes back to the queue.
 	// If begin is rejected for this reason, PBS does not count a run (docs/openpbs-reference.md).
 	KindBusy Kind = "busy"
-	// KindTimeout: the hook's alarm rang. fail_action applies. Set by the host.
+	// KindTimeout: the hook's alarm rang. Its attribute on_alarm applies. Set by the host.
 	KindTimeout Kind = "timeout"
-	// KindInternal: a defect, a crash, or an unexpected errno. fail_action applies. Any error that
-	// is not an *Error has this kind.
+	// KindInternal: a defect, a crash, or an unexpected errno. The hook's attribute on_defect
+	// applies. Any error that is not an *Error has this kind.
 	KindInternal Kind = "internal"
 )
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/plugin"
@@ -29,6 +30,9 @@ attributes and their defaults:
   alarm=30           (seconds that one event may take)
   fail_action=none   (or offline_vnodes, clear_vnodes_upon_recovery,
                      scheduler_restart_cycle)
+  on_node_error=job  (or node, nothing: what the hook's errors count against;
+  on_alarm=job       with fail_action=offline_vnodes the default is node)
+  on_defect=job
   freq=120           (seconds between two exechost_periodic)
   user=pbsadmin      debug=false        type=site
 
@@ -241,6 +245,9 @@ func writeHook(w io.Writer, h plugin.Hook, state string) {
 	row("order", h.Order)
 	row("alarm", h.Alarm)
 	row("fail_action", h.FailAction)
+	row("on_node_error", h.Blames(hostapi.KindNode))
+	row("on_alarm", h.Blames(hostapi.KindTimeout))
+	row("on_defect", h.Blames(hostapi.KindInternal))
 	row("freq", h.Freq)
 	row("user", h.User)
 	row("debug", h.Debug)

@@ -41,14 +41,17 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 // this host.
 //
 // Their order, freq and fail_action follow OpenPBS's own cgroups hook, except for mpi and
-// container. A node can run jobs without these, so their failure does not put it offline. mpi's
-// periodic is more frequent, so that a process outside its job does not stay free for long. devices
-// and walltime come after cgroup, because the filter and the signals need the cgroup that it has
-// made. private comes after them, because it removes files of processes that cgroup has ended. It
-// also runs without [private] as long as there is something that it has to remove. container is
-// last, because it wraps the program with the variables that the others have set. The alarms are
-// shorter than pbs_mom's for the shim (integrations/openpbs), so that the fail_action of a hook
-// that hangs reaches pbs_mom.
+// container. A node can run jobs without these, so their failure does not put it offline. A single
+// crash or alarm of the others does not harm the next job, so it counts against the job. A hook
+// that crashes repeatedly is disabled for a while, which is an error of the node.
+//
+// mpi's periodic is more frequent, so that a process outside its job does not stay free for long.
+// devices and walltime come after cgroup, because the filter and the signals need the cgroup that
+// it has made. private comes after them, because it removes files of processes that cgroup has
+// ended. It also runs without [private] as long as there is something that it has to remove.
+// container is last, because it wraps the program with the variables that the others have set. The
+// alarms are shorter than pbs_mom's for the shim (integrations/openpbs), so that the fail_action of
+// a hook that hangs reaches pbs_mom.
 func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 	if !cfg.Host.Enabled {
 		return nil, nil
@@ -83,6 +86,9 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 		}
 		a := plugin.DefaultAttributes()
 		a.Type, a.Order, a.Alarm, a.Freq, a.FailAction = plugin.TypePBS, b.order, b.alarm, b.freq, b.fail
+		if len(b.fail) > 0 {
+			a.OnAlarm, a.OnDefect = plugin.BlameJob, plugin.BlameJob
+		}
 		hooks = append(hooks, plugin.Hook{
 			Name: b.name, Attributes: a, Program: program, ConfigData: text, BuiltIn: true,
 		})

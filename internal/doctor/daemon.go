@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/api"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
 // daemon is what the node's daemon reports about itself.
@@ -138,6 +139,9 @@ func (n *Node) examineHooks() []Finding {
 			if h.BuiltIn {
 				f.Advice = "install hookhost again: the program is part of it"
 			}
+		} else if on := h.With(plugin.BlameNothing); len(on) > 0 && (h.Name == "cgroup" || h.Name == "devices") {
+			f = degraded(f.What, strings.Join(on, ", ")+": nothing: after such an error jobs run unconfined",
+				"hookhost hook set "+h.Name+" "+strings.Join(on, "=job ")+"=job")
 		}
 		findings = append(findings, f)
 	}

@@ -32,12 +32,15 @@ type link interface {
 // kind of its error decides, following the error classes of pbs_cgroups. At the other events MoM's
 // rule applies:
 //
-//	kind       begin, prologue, launch   fail_action
+//	kind       begin, prologue, launch   attribute of the hook
 //	job        delete                    -
 //	busy       rerun                     -
-//	node       rerun                     acts
-//	timeout    rerun                     acts (the program was killed)
-//	internal   hold                      acts
+//	node       rerun                     on_node_error
+//	timeout    rerun                     on_alarm (the program was killed)
+//	internal   hold                      on_defect
+//
+// The attribute is node, job or nothing (plugin.Attributes.Blames). With node the vnodes go
+// offline, too. With nothing, an event that StopsAtReject goes on as if the hook had accepted it.
 //
 // hold protects the node: otherwise a job that triggers a defect would do so again ten times a
 // second.
@@ -173,11 +176,14 @@ func (c *chain) cascade(out *hostapi.Outcome) {
 
 // judge adds a hook's answer to the verdict. It returns false if the answer is a reject.
 func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
-	accepted := err == nil && !out.Reject
-	if accepted || failed(err) {
-		for _, f := range hook.FailActions(c.req.Event, !accepted) {
+	accepted, kind := err == nil && !out.Reject, hostapi.KindOf(err)
+	if accepted || failure(kind) {
+		for _, f := range hook.FailActions(c.req.Event, kind) {
 			if acts := &c.merged.out.FailAction; !slices.Contains(*acts, string(f)) {
 				*acts = append(*acts, string(f))
+			}
+			if f != plugin.FailSchedulerRestart {
+				c.verdict.Faults = append(c.verdict.Faults, Fault{hook.Name, err})
 			}
 		}
 	}
@@ -188,12 +194,16 @@ func (c *chain) judge(hook plugin.Hook, out *hostapi.Outcome, err error) bool {
 	if out.Message != "" {
 		says += ": " + out.Message
 	}
-	kind := hostapi.KindOf(err)
-	if err != nil {
+	ignored := err != nil && (c.req.Event == hostapi.EventPreterm ||
+		c.req.Event.StopsAtReject() && hook.Blames(kind) == plugin.BlameNothing)
+	switch {
+	case ignored:
+		says = fmt.Sprintf("%s hook '%s' failed, request accepted: %v", c.req.Event, hook.Name, err)
+	case err != nil:
 		action, says = ActionOn(c.req.Event, kind), complaint(c.req.Event, hook.Name, kind, err)
 	}
 	c.says = append(c.says, says)
-	rejected := err == nil || c.req.Event != hostapi.EventPreterm
+	rejected := !ignored
 	if !c.merged.out.Reject {
 		c.merged.out.Reject, c.merged.out.OnReject = rejected, action
 		c.verdict.Hook, c.verdict.Kind = hook.Name, kind
@@ -215,9 +225,6 @@ func (c *chain) judgeCharged() bool {
 	c.merged.charged = nil
 	return ok
 }
-
-// failed reports whether the error triggers fail_action.
-func failed(err error) bool { return failure(hostapi.KindOf(err)) }
 
 // failure reports whether the hook or the node failed, not the job.
 func failure(kind hostapi.Kind) bool {
@@ -244,9 +251,6 @@ func ActionOn(e hostapi.Event, kind hostapi.Kind) hostapi.JobAction {
 
 // complaint formats an error as MoM's log does.
 func complaint(e hostapi.Event, hook string, kind hostapi.Kind, err error) string {
-	if e == hostapi.EventPreterm {
-		return fmt.Sprintf("%s hook '%s' failed, request accepted: %v", e, hook, err)
-	}
 	switch kind {
 	case hostapi.KindJob, hostapi.KindBusy:
 		return fmt.Sprintf("%s request rejected by '%s': %v", e, hook, err)

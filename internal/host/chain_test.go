@@ -197,6 +197,54 @@ func TestVerdictsBlameJobOrNode(t *testing.T) {
 	}
 }
 
+// For each kind of error an attribute of the hook says whether it counts against the node, the job
+// or nothing. Without it fail_action does, as in PBS. A reject is no error.
+func TestAttributesSayWhatAnErrorCountsAgainst(t *testing.T) {
+	const node, job, nothing = plugin.BlameNode, plugin.BlameJob, plugin.BlameNothing
+	begin, end := hostapi.EventBegin, hostapi.EventEnd
+	for _, tt := range []struct {
+		set             plugin.Attributes
+		event           hostapi.Event
+		kind            hostapi.Kind
+		reject, offline bool
+	}{
+		{plugin.Attributes{OnNodeError: node}, begin, hostapi.KindNode, true, true},
+		{plugin.Attributes{OnNodeError: node}, begin, hostapi.KindInternal, true, false},
+		{plugin.Attributes{OnNodeError: node}, end, hostapi.KindNode, true, false},
+		{plugin.Attributes{FailAction: offlineVnodes, OnAlarm: job}, begin, hostapi.KindTimeout, true, false},
+		{plugin.Attributes{FailAction: offlineVnodes, OnAlarm: job}, begin, hostapi.KindInternal, true, true},
+		{plugin.Attributes{FailAction: offlineVnodes, OnDefect: nothing}, begin, hostapi.KindInternal, false, false},
+		{plugin.Attributes{OnAlarm: nothing}, hostapi.EventLaunch, hostapi.KindTimeout, false, false},
+		{plugin.Attributes{OnDefect: nothing}, end, hostapi.KindInternal, true, false},
+		{allOn(nothing), begin, hostapi.KindJob, true, false},
+		{allOn(node), begin, hostapi.KindBusy, true, false},
+		{allOn(nothing), begin, "", true, false},
+	} {
+		var calls []string
+		tt.set.Enabled = true
+		out, err := &hostapi.Outcome{Reject: true}, error(nil)
+		if tt.kind != "" {
+			out, err = nil, hostapi.Errorf(tt.kind, "x")
+		}
+		failing := fakeHook{hook: plugin.Hook{Name: "a", Attributes: tt.set}, calls: &calls,
+			answer: at(tt.event, out, err)}
+		next := fakeHook{hook: plugin.Hook{Name: "b", Attributes: plugin.DefaultAttributes()}, calls: &calls}
+		v := (&chain{links: []link{failing, next}, req: requestOf(tt.event, "1")}).run(t.Context())
+		offline := slices.Contains(v.FailAction, "offline_vnodes")
+		goesOn := len(calls) == 2
+		if v.Reject != tt.reject || offline != tt.offline || len(v.Faults) > 0 != offline ||
+			goesOn != (!tt.reject || tt.event == end) || tt.kind != "" && (v.Kind != tt.kind || v.Message == "") {
+			t.Errorf("%+v: %v, offline %v, faults %v, %q", tt, v.Reject, offline, v.Faults, v.Message)
+		}
+	}
+}
+
+func allOn(b plugin.Blame) plugin.Attributes {
+	return plugin.Attributes{OnNodeError: b, OnAlarm: b, OnDefect: b}
+}
+
+var offlineVnodes = plugin.FailActionList{plugin.FailOfflineVnodes}
+
 func TestFailActionNotOnReject(t *testing.T) {
 	var calls []string
 	h := fakeHook{hook: plugin.Hook{Name: "a", Attributes: plugin.DefaultAttributes()}, calls: &calls}

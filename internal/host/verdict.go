@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/jobstate"
+	"github.com/hookhost/hookhost/internal/plugin"
 )
 
 // Verdict is the merged answer of all hooks to an event, with the hook to name in the log.
@@ -22,6 +24,23 @@ type Verdict struct {
 	// "" for a plain reject.
 	Hook string
 	Kind hostapi.Kind
+
+	// Faults are the errors of hooks for which the vnodes of this host go offline. A fault without
+	// an error is over: see plugin.FailClearVnodes.
+	Faults []Fault
+}
+
+// Fault is an error of a hook that counts against the node.
+type Fault struct {
+	Hook string
+	Err  error
+}
+
+// Passes reports whether the fault is over once the hook's program runs. Of another error, only an
+// administrator knows whether it comes again.
+func (f Fault) Passes() bool {
+	_, is := errors.AsType[plugin.Unanswered](f.Err)
+	return is
 }
 
 // outcomeOf returns the outcome for the caller of Handle.

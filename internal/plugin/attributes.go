@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,7 +40,18 @@ var failActionEvents = map[FailAction][]hostapi.Event{
 	FailSchedulerRestart: {hostapi.EventBegin, hostapi.EventPrologue},
 }
 
-// Attributes are a hook's attributes with the names that qmgr gives them.
+// Blame says what an error of a hook counts against. PBS has only fail_action for this.
+type Blame string
+
+// The values of on_node_error, on_alarm and on_defect.
+const (
+	BlameNode    Blame = "node"    // the event is refused, and the host's vnodes go offline
+	BlameJob     Blame = "job"     // the event is refused
+	BlameNothing Blame = "nothing" // the event goes on without the hook
+)
+
+// Attributes are a hook's attributes with the names that qmgr gives them, and on_node_error,
+// on_alarm and on_defect, which PBS does not have; see Blames.
 type Attributes struct {
 	Enabled bool `toml:"enabled" json:"enabled"`
 	// Event lists the events that the hook gets; empty means every event that its program handles.
@@ -50,6 +62,10 @@ type Attributes struct {
 	// Alarm is the time limit for one event, in seconds, including the start of the program.
 	Alarm      int            `toml:"alarm" json:"alarm"`
 	FailAction FailActionList `toml:"fail_action" json:"fail_action"`
+	// What an error of kind node, timeout or internal counts against; "" leaves it to fail_action.
+	OnNodeError Blame `toml:"on_node_error,omitempty" json:"on_node_error,omitempty"`
+	OnAlarm     Blame `toml:"on_alarm,omitempty" json:"on_alarm,omitempty"`
+	OnDefect    Blame `toml:"on_defect,omitempty" json:"on_defect,omitempty"`
 	// Freq is the time in seconds from the end of one exechost_periodic to the next.
 	Freq int    `toml:"freq" json:"freq"`
 	Type string `toml:"type" json:"type"`
@@ -68,15 +84,47 @@ func (a Attributes) Gets(e hostapi.Event) bool {
 	return a.Enabled && (len(a.Event) == 0 || slices.Contains(a.Event, e))
 }
 
-// FailActions returns the actions for event e: after a failure, or after a success if failed is
-// false.
-func (a Attributes) FailActions(e hostapi.Event, failed bool) []FailAction {
+// Blames returns what an error of that kind counts against. Without an attribute for it, that is
+// the node with fail_action = offline_vnodes, as in PBS, and otherwise the job. Errors of kind job
+// and busy always count against the job.
+func (a Attributes) Blames(kind hostapi.Kind) Blame {
+	on := BlameJob
+	switch kind {
+	case hostapi.KindNode:
+		on = a.OnNodeError
+	case hostapi.KindTimeout:
+		on = a.OnAlarm
+	case hostapi.KindInternal:
+		on = a.OnDefect
+	}
+	if on == "" && slices.Contains(a.FailAction, FailOfflineVnodes) {
+		return BlameNode
+	}
+	return cmp.Or(on, BlameJob)
+}
+
+// With returns the names of the attributes that have that value.
+func (a Attributes) With(b Blame) (names []string) {
+	for i, on := range []Blame{a.OnNodeError, a.OnAlarm, a.OnDefect} {
+		if on == b {
+			names = append(names, []string{"on_node_error", "on_alarm", "on_defect"}[i])
+		}
+	}
+	return names
+}
+
+// FailActions returns the actions after a failure of that kind in event e. Kind "" means that the
+// hook accepted the event.
+func (a Attributes) FailActions(e hostapi.Event, kind hostapi.Kind) []FailAction {
 	var acts []FailAction
-	for _, f := range a.FailAction {
-		if (f == FailClearVnodes) != failed && slices.Contains(failActionEvents[f], e) {
+	add := func(f FailAction, due bool) {
+		if due && slices.Contains(failActionEvents[f], e) {
 			acts = append(acts, f)
 		}
 	}
+	add(FailOfflineVnodes, a.Blames(kind) == BlameNode)
+	add(FailClearVnodes, kind == "" && slices.Contains(a.FailAction, FailClearVnodes))
+	add(FailSchedulerRestart, kind != "" && slices.Contains(a.FailAction, FailSchedulerRestart))
 	return acts
 }
 
@@ -101,6 +149,11 @@ func (a Attributes) check() error {
 	case a.Freq < 1:
 		return fmt.Errorf("freq = %d: want a number of seconds above 0", a.Freq)
 	}
+	for _, b := range []Blame{a.OnNodeError, a.OnAlarm, a.OnDefect} {
+		if !slices.Contains([]Blame{"", BlameNode, BlameJob, BlameNothing}, b) {
+			return fmt.Errorf("%s = %q: want node, job or nothing", a.With(b)[0], b)
+		}
+	}
 	for _, f := range a.FailAction {
 		needs := EventList(failActionEvents[f])
 		acts := func(e hostapi.Event) bool { return slices.Contains(needs, e) }
@@ -112,7 +165,8 @@ func (a Attributes) check() error {
 }
 
 // AttributeNames are the attributes that can be set, in the order of `list hook` in qmgr.
-var AttributeNames = []string{"type", "enabled", "event", "order", "alarm", "fail_action", "freq", "user", "debug"}
+var AttributeNames = []string{"type", "enabled", "event", "order", "alarm", "fail_action", "on_node_error", "on_alarm",
+	"on_defect", "freq", "user", "debug"}
 
 // set sets an attribute to a value spelled as in qmgr's assignments.
 func (a *Attributes) set(attr, value string) error {
@@ -132,6 +186,12 @@ func (a *Attributes) set(attr, value string) error {
 		err = a.Event.UnmarshalText([]byte(value))
 	case "fail_action":
 		err = a.FailAction.UnmarshalText([]byte(value))
+	case "on_node_error":
+		a.OnNodeError = Blame(value)
+	case "on_alarm":
+		a.OnAlarm = Blame(value)
+	case "on_defect":
+		a.OnDefect = Blame(value)
 	case "user":
 		a.User = value
 	case "type":

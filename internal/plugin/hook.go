@@ -97,7 +97,8 @@ func (a Attributes) differing(defaults Attributes) map[string]any {
 	for field := range mine.Type().Fields() {
 		value := mine.FieldByIndex(field.Index).Interface()
 		if !reflect.DeepEqual(value, theirs.FieldByIndex(field.Index).Interface()) {
-			differing[field.Tag.Get("toml")] = value
+			key, _, _ := strings.Cut(field.Tag.Get("toml"), ",")
+			differing[key] = value
 		}
 	}
 	return differing

@@ -80,6 +80,8 @@ func TestSetChecksEachAttribute(t *testing.T) {
 		{name: "all events", set: []string{"event=execjob_begin", "event="}, want: func(*Attributes) {}},
 		{name: "fail_action", set: []string{"fail_action=none", "fail_action=offline_vnodes"},
 			want: func(a *Attributes) { a.FailAction = FailActionList{"offline_vnodes"} }},
+		{name: "what errors count against", set: []string{"on_node_error=node", "on_alarm=job", "on_defect=nothing",
+			"on_node_error="}, want: func(a *Attributes) { a.OnAlarm, a.OnDefect = BlameJob, BlameNothing }},
 
 		{name: "order of a site's hook", set: []string{"order=1001"},
 			err: "hook h: order = 1001: want 1 to 1000 for type site"},
@@ -89,7 +91,9 @@ func TestSetChecksEachAttribute(t *testing.T) {
 		{name: "no number", set: []string{"order=x"}, err: "hook h: order = x: want a whole number"},
 		{name: "no boolean", set: []string{"enabled=maybe"}, err: "hook h: enabled = maybe: want true or false"},
 		{name: "unknown attribute", set: []string{"colour=red"},
-			err: `hook h: attribute "colour": not one of type, enabled, event, order, alarm, fail_action, freq, user, debug`},
+			err: `hook h: attribute "colour": not one of type, enabled, event, order, alarm, fail_action, on_node_error, ` +
+				"on_alarm, on_defect, freq, user, debug"},
+		{name: "blame", set: []string{"on_alarm=nodes"}, err: `hook h: on_alarm = "nodes": want node, job or nothing`},
 		{name: "unknown event", set: []string{"event=queuejob"},
 			err: `hook h: event = queuejob: event "queuejob": unknown name`},
 		{name: "event twice", set: []string{"event=execjob_end,execjob_end"},
