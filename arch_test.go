@@ -83,7 +83,7 @@ var edges = map[string][]string{
 		"internal/pbs"},
 	"internal/rank":    {"hostapi", "internal/kernfs", "internal/proc"},
 	"internal/stray":   {"hostapi", "internal/kernfs", "internal/proc"},
-	"internal/openpbs": {"hostapi", "internal/pbs", "internal/usage"},
+	"internal/openpbs": {"hostapi", "internal/nodestate", "internal/pbs", "internal/usage"},
 
 	"internal/settings": {"integrations/openpbs", "internal/config", "internal/disk", "internal/nodestate",
 		"internal/pbs", "internal/plugin"},
@@ -92,8 +92,9 @@ var edges = map[string][]string{
 
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
 		"internal/config", "internal/delivery", "internal/devfilter", "internal/disk", "internal/inventory",
-		"internal/kernfs", "internal/mountns", "internal/openpbs", "internal/pam", "internal/pbs", "internal/placement",
-		"internal/plugin", "internal/rapl", "internal/settings", "internal/systemd", "internal/topology"},
+		"internal/kernfs", "internal/mountns", "internal/nodestate", "internal/openpbs", "internal/pam", "internal/pbs",
+		"internal/placement", "internal/plugin", "internal/rapl", "internal/settings", "internal/systemd",
+		"internal/topology"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
 		"internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/rank",

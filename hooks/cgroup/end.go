@@ -28,7 +28,8 @@ func (h *hook) ExecjobEpilogue(ctx context.Context, req *hostapi.Request) (*host
 		return out, ended(j, err)
 	}
 	out, err := h.finish(ctx, j, s, req.Job)
-	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
+	h.stuck(req, out, err)
+	return out, ended(j, err)
 }
 
 // ExecjobEnd removes the cgroup. Before that it completes what epilogue did not finish.
@@ -43,7 +44,8 @@ func (h *hook) ExecjobEnd(ctx context.Context, req *hostapi.Request) (*hostapi.O
 		out, err = h.finish(ctx, j, s, req.Job)
 	}
 	err = errors.Join(err, h.removeEmpty(ctx, j)) // on failure the host sends end again
-	return out, errors.Join(ended(j, err), h.stuck(req, out, err))
+	h.stuck(req, out, err)
+	return out, ended(j, err)
 }
 
 // ExecjobAbort undoes begin.

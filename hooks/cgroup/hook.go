@@ -45,8 +45,8 @@ type hook struct {
 
 	environs *proc.Environs
 
-	kept      nodestate.Dir // state that survives a reboot
-	offlining sync.Mutex    // guards the file about offline vnodes in kept
+	kept    nodestate.Dir // state that survives a reboot
+	offline atomic.Bool   // stuck has asked for it since recovered
 
 	machine   atomic.Pointer[topology.Node] // see node
 	published atomic.Pointer[topology.Node] // the node as last reported to PBS

@@ -195,22 +195,19 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 	for _, id := range swept {
 		out.Notes = append(out.Notes, fmt.Sprintf("removed cgroup of unknown job %s", id))
 	}
-	errs := []error{err, h.stuck(req, out, err)}
-	if err == nil {
-		left, err := h.remaining()
-		errs = append(errs, err)
-		switch {
-		case err != nil:
-		case left == nil:
-			errs = append(errs, h.recovered(req, out, time.Now()))
-		default: // if the job's end took the vnodes offline, PBS may not know it yet
-			o, err := h.kept.Offline()
-			if errs = append(errs, err); o != nil {
-				errs = append(errs, h.stuck(req, out, left))
-			}
-		}
+	if err != nil {
+		h.stuck(req, out, err)
+		return err
 	}
-	return errors.Join(errs...)
+	left, err := h.remaining()
+	switch {
+	case err != nil:
+	case left == nil:
+		h.recovered(req, out)
+	case h.offline.Load(): // since the job's end, of which PBS may not know
+		h.stuck(req, out, left)
+	}
+	return err
 }
 
 // remaining returns an error that names a job that has ended but still has processes, or nil.

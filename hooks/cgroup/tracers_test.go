@@ -20,7 +20,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
-	"github.com/hookhost/hookhost/internal/nodestate"
+	"github.com/hookhost/hookhost/internal/pbs"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
@@ -105,7 +105,6 @@ func TestTracerOfTheOwnerIsKilled(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := realNode(t, slowKill)
-			n.kept = nodestate.Dir(t.TempDir())
 			n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
 			child := n.startOwned("1.srv", tracedUID, "sleep")
 			tracers := tt.start(n, child.PID)
@@ -181,7 +180,7 @@ func (n *node) goesOffline(id string, says ...string) (back func()) {
 	return func() {
 		n.t.Helper()
 		n.do(hostapi.EventEnd, id) // the host repeats it
-		out := n.do(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: vnode("offline", offlineComment)}))
+		out := n.do(hostapi.EventPeriodic, "", pbsSees(vnodes{testNode: vnode("offline", pbs.CleanUpComment)}))
 		if v := out.Vnodes[testNode]; v == nil || v.State != stateFree {
 			n.t.Errorf("vnodes %v when nothing is left", out.Vnodes)
 		}
@@ -196,7 +195,6 @@ func soonKilled(f *config.File) {
 func TestTracerOfAnotherUserIsLeftAlone(t *testing.T) {
 	must.BesideOthers(t)
 	n := realNode(t, soonKilled)
-	n.kept = nodestate.Dir(t.TempDir())
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
 	child := n.startOwned("1.srv", tracedUID, "sleep")
 	tracer := n.tracer(nil, child.PID)
@@ -213,7 +211,6 @@ func TestTracerOfAnotherUserIsLeftAlone(t *testing.T) {
 func TestHangingFUSETakesTheNodeOffline(t *testing.T) {
 	must.BesideOthers(t)
 	n := realNode(t, soonKilled)
-	n.kept = nodestate.Dir(t.TempDir())
 	dir, asked, abort := kernfstest.HangingFUSE(t, tracedUID)
 	n.do(hostapi.EventBegin, "1.srv", ownedBy(tracedUID))
 	child := n.startOwned("1.srv", tracedUID, "stat", filepath.Join(dir, "file"))

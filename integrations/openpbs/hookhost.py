@@ -21,10 +21,9 @@ RERUN = ("execjob_begin", "execjob_prologue", "execjob_launch")  # where a rejec
 FIELDS = {"accept": 0, "reject": 1, "rerun": 0, "delete": 0, "hold": 0, "progname": 1, "argv": 0, "arg": 1, "setenv": 2, "unsetenv": 1,
           "used": 4, "vnode": 5, "offline": 2, "online": 2, "restart": 0, "log": 2, "ask": 0, "end": 0}
 VITAL = ("rerun", "delete", "hold", "progname", "argv", "arg", "setenv", "unsetenv")  # a job must not run without these
-DOWN = "Hook hookhost: the daemon does not answer"
+DOWN = "Hook hookhost: the daemon does not answer: systemctl start hookhost"
 INCOMPLETE = "resources_used is incomplete"
-FAILED = "offlined by hook '"  # PBS's own text of fail_action begins so (node_manager.c)
-CAUSES = (DOWN, "Hook cgroup: Unable to clean up", FAILED)  # vnodes stay offline while one is in a comment
+CAUSES = (DOWN, "Hook cgroup: Unable to clean up", "offlined by hook '")  # vnodes stay offline while a comment has one (node_manager.c)
 MOST = 16 << 20  # bytes of an answer
 SILENCE = 5  # seconds to the daemon's first sign of life: 75 busy processes a cpu beside it made that 2
 
@@ -311,13 +310,10 @@ class Call:
         return "vnode %s is offline%s" % (name, " already" if state & pbs.ND_OFFLINE else "")
 
     def online(self, text):
-        """Undoes offline, for all vnodes of the host, unless a comment has another cause. An administrator's offline stays. Text of fail_action
-        that is in no comment is nothing to undo; of the other causes there is a note."""
+        """Undoes offline, for all vnodes of the host, unless a comment has another cause. An administrator's offline stays."""
         if not self.server():
             raise Failed("the server cannot be asked")
         comments = {name: comment for name, (_, comment) in self.known.items()}
-        if text[:len(FAILED)] == FAILED and not any(text in comment for comment in comments.values()):
-            return
         for name, comment in comments.items():
             self.known[name][1] = plain(comment.replace(" " + text, "").replace(text, ""), MOST)
         stays = any(cause in comment for _, comment in self.known.values() for cause in CAUSES)

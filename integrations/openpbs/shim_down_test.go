@@ -443,7 +443,7 @@ func (m *hookMoM) scriptWithFile(script, input, file string) hookResult {
 // took offline himself.
 func TestShimOffline(t *testing.T) {
 	t.Parallel()
-	const text = "Hook hookhost: the daemon does not answer"
+	const text = "Hook hookhost: the daemon does not answer: systemctl start hookhost"
 	server := func(m *hookMoM, lines ...string) {
 		m.t.Helper()
 		must.NoError(m.t, os.WriteFile(m.at("server"), []byte(strings.Join(lines, "\n")), 0o600))

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -17,6 +19,7 @@ import (
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -27,6 +30,8 @@ type pbsMoM struct {
 	store  *jobstate.Store
 	procfs *kernfs.FS
 	log    *logrus.Entry
+
+	offlining sync.Mutex // guards the notes of vnodes that are offline
 }
 
 // Event carries out an event of pbs_mom, which MoM's hook passes on. The answer comes before MoM
@@ -92,7 +97,7 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		e.Incomplete(changes, text, m.customResources(call.Caller))
 		return changes
 	}
-	changes := e.Changes(v.Outcome, m.customResources(call.Caller))
+	changes := m.changes(e, v, call)
 	if req.Event == hostapi.EventBegin && v.Reject && v.Kind == hostapi.KindBusy {
 		e.PutOff(changes, time.Now())
 	}
@@ -107,6 +112,36 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		}
 	}
 	return changes
+}
+
+// changes returns what the hook has to do after the event. What takes vnodes offline is noted, so
+// that a restarted server, MoM or daemon does not lose it.
+func (m *pbsMoM) changes(e *openpbs.Event, v *host.Verdict, call api.MoMCall) *openpbs.Changes {
+	m.offlining.Lock()
+	defer m.offlining.Unlock()
+	dir, vnodes := nodestate.Dir(m.conf.paths.State), m.conf.file.Load().Vnodes
+	notes, err := dir.Offline()
+	if err != nil {
+		m.log.Errorf("vnodes may be offline: %v", err)
+		notes = map[string]*nodestate.Offline{}
+	}
+	o := openpbs.Offlining{Notes: notes, SetBy: v.SetBy, Works: m.works, Now: time.Now(),
+		Return: vnodes.OnlineOfflinedNodes, MinDelay: time.Duration(vnodes.OnlineMinDelay)}
+	for _, f := range v.Faults {
+		o.Faults = append(o.Faults, openpbs.Fault{Hook: f.Hook, Err: f.Err, Passes: f.Passes()})
+	}
+	changes := e.Changes(v.Outcome, m.customResources(call.Caller), o)
+	if err := dir.SetOffline(notes); err != nil {
+		m.log.Errorf("note why vnodes are offline: %v", err)
+	}
+	return changes
+}
+
+// works reports whether the program of a hook runs, or the hook is no longer in force.
+func (m *pbsMoM) works(hook string) bool {
+	return !slices.ContainsFunc(m.host.Programs(), func(s plugin.Status) bool {
+		return s.Name == hook && s.State != "running"
+	})
 }
 
 func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall) (*host.Verdict, error) {
@@ -195,11 +230,11 @@ func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 			return false
 		}
 	}
-	offline, err := nodestate.Dir(m.conf.paths.State).IsOffline()
+	notes, err := nodestate.Dir(m.conf.paths.State).Offline()
 	if err != nil {
 		m.log.Errorf("vnodes may be offline: %v", err)
 	}
-	return offline
+	return len(notes) > 0
 }
 
 // answerTo encodes changes in the format that the caller wants.

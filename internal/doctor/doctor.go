@@ -115,6 +115,7 @@ func Examine(ctx context.Context, n *Node) []Finding {
 	d := askDaemon(ctx, n.Socket)
 	findings := examineKernel(ctx, n, d)
 	findings = append(findings, examineKernelLog(), examineState(n.State))
+	findings = append(findings, examineOffline(n.State)...)
 	findings = append(findings, n.examineHooks()...)
 	findings = append(findings, examineContainers(n.Settings.File)...)
 	findings = append(findings, examineDelivery(n.Settings.File.Reports)...)

@@ -4,13 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/disk"
+	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -48,6 +52,21 @@ func examineState(dir string) Finding {
 		return degraded("state directory", err.Error(), "name another one with --state or HOOKHOST_STATE")
 	}
 	return v.examine()
+}
+
+// examineOffline reports why hookhost has vnodes of this host offline. Their comments name the
+// remedy.
+func examineOffline(dir string) (findings []Finding) {
+	causes, err := nodestate.Dir(dir).Offline()
+	if err != nil {
+		return nil // not root
+	}
+	for _, cause := range slices.Sorted(maps.Keys(causes)) {
+		c := causes[cause]
+		findings = append(findings, degraded("vnodes",
+			fmt.Sprintf("offline since %s: %s", c.Since.Format(time.DateTime), c.Comment), ""))
+	}
+	return findings
 }
 
 // readVolume queries the file system of the directory, or of the existing part of its path.

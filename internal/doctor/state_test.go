@@ -4,6 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/nodestate"
 )
 
 func TestStateDirectoryIsExamined(t *testing.T) {
@@ -34,5 +37,18 @@ func TestStateDirectoryIsExamined(t *testing.T) {
 	}
 	if v, err := readVolume("/proc/version"); err == nil {
 		t.Errorf("a file: %+v", v)
+	}
+}
+
+func TestReasonWhyVnodesAreOfflineIsReported(t *testing.T) {
+	d := t.TempDir()
+	causes := map[string]*nodestate.Offline{"failed x": {Comment: "x failed; remedy"}}
+	must.NoError(t, nodestate.Dir(d).SetOffline(causes))
+	f := examineOffline(d)
+	if len(f) != 1 || f[0].Status != Degraded || !strings.Contains(f[0].Found, ": x failed; remedy") {
+		t.Errorf("%+v", f)
+	}
+	if f := examineOffline(t.TempDir()); len(f) != 0 {
+		t.Errorf("%+v", f)
 	}
 }

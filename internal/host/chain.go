@@ -105,6 +105,11 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if conflict := c.merged.add(hook.Name, out); conflict != nil {
 			err = errors.Join(err, conflict)
 		}
+		for name, v := range out.Vnodes {
+			if v != nil && v.State != "" && v.Comment == nil {
+				put(&c.verdict.SetBy, name, hook.Name)
+			}
+		}
 		c.cascade(out)
 		if out.State != nil {
 			put(&c.states, hook.Name, out.State)

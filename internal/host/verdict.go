@@ -28,6 +28,10 @@ type Verdict struct {
 	// Faults are the errors of hooks for which the vnodes of this host go offline. A fault without
 	// an error is over: see plugin.FailClearVnodes.
 	Faults []Fault
+
+	// SetBy names, for each vnode that a hook takes offline or puts back without a comment, that
+	// hook.
+	SetBy map[string]string
 }
 
 // Fault is an error of a hook that counts against the node.

@@ -1,7 +1,7 @@
 // Package nodestate stores the few facts about this node that survive its jobs, its hooks and a
 // reboot.
 //
-//	cgroup.offline              that hook cgroup has put the node's vnodes offline; see Offline
+//	offline                     why the node's vnodes are offline; see Offline
 //	configuration               PBS's configuration that is in force; see Configuration
 //	vnodes                      the vnodes of NUMA nodes that PBS was told of; see Vnodes
 //
@@ -25,55 +25,29 @@ import (
 type Dir string
 
 const (
-	offlineFile = "cgroup.offline"
+	offlineFile = "offline"
 	configFile  = "configuration"
 	vnodesFile  = "vnodes"
 )
 
-// Offline records that hook cgroup has taken the node's vnodes offline.
+// Offline is a cause for which PBS was asked to take vnodes of this node offline.
 type Offline struct {
-	Since time.Time `json:"since"`
-	// Sent means that an answer to an event of PBS contained this. Until then PBS does not know it.
-	Sent bool `json:"told"`
-	// Vnodes names the vnodes that PBS was asked to take offline.
-	Vnodes []string `json:"vnodes,omitempty"`
+	Comment string    `json:"comment"` // what was added to their comment
+	Since   time.Time `json:"since"`
+	Vnodes  []string  `json:"vnodes"`
+	// Hook has failed; "" if a hook works and asked for it. Passes means that the cause is over
+	// once the hook's program runs.
+	Hook   string `json:"hook,omitempty"`
+	Passes bool   `json:"passes,omitempty"`
+	// Again means that PBS was asked again, because it knew neither state nor comment any more.
+	Again bool `json:"again,omitempty"`
 }
 
-// Offline returns the note, or nil without an error if the vnodes are online. A damaged note counts
-// as sent at the time when the file was changed. So the vnodes come back online like others.
-func (d Dir) Offline() (*Offline, error) {
-	b, err := d.read(offlineFile)
-	if err != nil || b == nil {
-		return nil, err
-	}
-	o := &Offline{}
-	if json.Unmarshal(b, o) == nil && !o.Since.IsZero() {
-		return o, nil
-	}
-	info, err := os.Stat(d.path(offlineFile))
-	if err != nil {
-		return nil, err
-	}
-	return &Offline{Since: info.ModTime(), Sent: true}, nil
-}
+// Offline returns the causes by name, none if the vnodes are online.
+func (d Dir) Offline() (map[string]*Offline, error) { return load[*Offline](d, offlineFile) }
 
-// IsOffline reports whether there is a note, regardless of its contents.
-func (d Dir) IsOffline() (bool, error) {
-	b, err := d.read(offlineFile)
-	return b != nil, err
-}
-
-// SetOffline stores o. With nil it records that the vnodes are online. It is idempotent.
-func (d Dir) SetOffline(o *Offline) error {
-	if o == nil {
-		return d.replace(offlineFile, nil)
-	}
-	b, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	return d.replace(offlineFile, append(b, '\n'))
-}
+// SetOffline stores the causes. It is idempotent.
+func (d Dir) SetOffline(causes map[string]*Offline) error { return store(d, offlineFile, causes) }
 
 // ConfigurationFile returns the path of the copy that Configuration reads.
 func (d Dir) ConfigurationFile() string { return d.path(configFile) }
@@ -86,29 +60,38 @@ func (d Dir) Configuration() ([]byte, error) { return d.read(configFile) }
 func (d Dir) SetConfiguration(text []byte) error { return d.replace(configFile, text) }
 
 // Vnodes returns the vnodes other than the natural one that were reported to PBS, by name with
-// their resources_available, or nil if there are none. A damaged note is ignored.
+// their resources_available, or nil if there are none.
 func (d Dir) Vnodes() (map[string]map[string]string, error) {
-	b, err := d.read(vnodesFile)
-	if err != nil {
-		return nil, err
-	}
-	var vnodes map[string]map[string]string
-	if json.Unmarshal(b, &vnodes) != nil {
-		return nil, nil
-	}
-	return vnodes, nil
+	return load[map[string]string](d, vnodesFile)
 }
 
 // SetVnodes stores the vnodes that were reported to PBS. It is idempotent.
 func (d Dir) SetVnodes(vnodes map[string]map[string]string) error {
-	if len(vnodes) == 0 {
-		return d.replace(vnodesFile, nil)
+	return store(d, vnodesFile, vnodes)
+}
+
+// load returns the entries of a file, never nil without an error. A damaged file is ignored.
+func load[T any](d Dir, name string) (map[string]T, error) {
+	b, err := d.read(name)
+	if err != nil {
+		return nil, err
 	}
-	b, err := json.Marshal(vnodes)
+	entries := map[string]T{}
+	if len(b) > 0 && (json.Unmarshal(b, &entries) != nil || entries == nil) {
+		return map[string]T{}, nil
+	}
+	return entries, nil
+}
+
+func store[T any](d Dir, name string, entries map[string]T) error {
+	if len(entries) == 0 {
+		return d.replace(name, nil)
+	}
+	b, err := json.Marshal(entries)
 	if err != nil {
 		return err
 	}
-	return d.replace(vnodesFile, append(b, '\n'))
+	return d.replace(name, append(b, '\n'))
 }
 
 // replace writes a file unless it already has that text. For an empty text it removes the file.

@@ -109,11 +109,11 @@ func checkEvent(t *testing.T, e *Event) {
 			t.Fatalf("hostapi refuses it: %v", err)
 		}
 	}
-	c := e.Changes(everything(e), allKnown)
+	c := e.Changes(everything(e), allKnown, Offlining{})
 	if back, err := parseChanges(c.Fields()); err != nil || cmp.Diff(c, back) != "" {
 		t.Fatalf("changes: %v", err)
 	}
-	accept := e.Changes(nil, allKnown)
+	accept := e.Changes(nil, allKnown, Offlining{})
 	if out, ok := e.Output(accept); ok {
 		mom := momRead(out)
 		if mom.failed || mom.values["pbs.event().accept"] != "True" || len(mom.argv) != len(e.argv) ||
@@ -160,7 +160,7 @@ func FuzzEnv(f *testing.F) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		out, ok := e.Output(e.Changes(nil, allKnown))
+		out, ok := e.Output(e.Changes(nil, allKnown, Offlining{}))
 		if !ok {
 			if passes && !endsAtOnce(momFormat(env)) {
 				t.Fatal("cannot be written")
@@ -180,7 +180,7 @@ func FuzzEnv(f *testing.F) {
 		}
 
 		v := newVariable(name, value)
-		c := e.Changes(&hostapi.Outcome{SetEnv: map[string]string{name: value}}, allKnown)
+		c := e.Changes(&hostapi.Outcome{SetEnv: map[string]string{name: value}}, allKnown, Offlining{})
 		if passes && v.passes() && utf8.ValidString(list) && utf8.ValidString(name) && utf8.ValidString(value) {
 			out, ok := e.Output(c)
 			got := momRead(out).env

@@ -144,7 +144,7 @@ func TestNewlinesOfLaunch(t *testing.T) {
 	if got, want := req.Env["BASH_FUNC_f%%"], strings.ReplaceAll(function, `\,`, ","); got != want {
 		t.Errorf("function %q, want %q", got, want)
 	}
-	out, ok := e.Output(e.Changes(nil, allKnown))
+	out, ok := e.Output(e.Changes(nil, allKnown, Offlining{}))
 	mom := momRead(out)
 	if !ok || mom.failed || len(mom.argv) != 3 || mom.argv[2] != script ||
 		mom.values["pbs.event().progname"] != "/bin/my\nbash" {

@@ -57,8 +57,9 @@ func allowedIn(e hostapi.Event) allowed {
 // not know (custom) is left out of resources_used, and named in the same log line. At
 // exechost_startup the server gets diag_messages and host_usage, and then creates these resources.
 // diag_messages, such as an OOM kill, are also logged in MoM's log, unless MoM knows them already.
-// The result depends only on the arguments, and is in the order of Changes.
-func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
+// The result depends only on the arguments, and is in the order of Changes. The notes of o are
+// brought up to date.
+func (e *Event) Changes(out *hostapi.Outcome, custom Custom, o Offlining) *Changes {
 	if out == nil {
 		out = &hostapi.Outcome{}
 	}
@@ -72,7 +73,7 @@ func (e *Event) Changes(out *hostapi.Outcome, custom Custom) *Changes {
 	}
 
 	if may.vnodes {
-		e.addVnodes(c, out, custom)
+		e.addVnodes(c, out, custom, o)
 	} else {
 		drop(len(out.Vnodes) > 0, "vnodes")
 		drop(slices.Contains(out.FailAction, failOffline) || slices.Contains(out.FailAction, failClear),

@@ -1,6 +1,7 @@
 package openpbs
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,8 @@ func TestChangesAreWhatTheEventLets(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			e, err := Decode(read(t, filepath.Join(captured, file)))
 			must.NoError(t, err)
-			c := e.Changes(everything(e), allKnown)
+			c := e.Changes(everything(e), allKnown, Offlining{SetBy: map[string]string{"pbshost": "cgroup"},
+				Faults: []Fault{{Hook: "disk", Err: errors.New("x"), Passes: true}}, Return: true})
 			golden(t, filepath.Join("changes", strings.ReplaceAll(file, "/", "_")+".txt"), []byte(listing(c)))
 			back, err := parseChanges(c.Fields())
 			if d := cmp.Diff(c, back); err != nil || d != "" {
@@ -88,47 +90,21 @@ func TestChangesAreWhatTheEventLets(t *testing.T) {
 }
 
 func TestChangesOfVnodes(t *testing.T) {
-	const ours, admin = cgroupComment, "ask Bob"
-	offline := func(text string) Change { return Change{verbOffline, []string{"pbshost", text}} }
-	online := func(text string) Change { return Change{verbOnline, []string{"pbshost", text}} }
 	set := func(attribute, value string) Change {
 		return Change{verbVnode, []string{"pbshost", attribute, "", typeString, value}}
 	}
 	for name, tt := range map[string]struct {
-		known *hostapi.Vnode
-		out   *hostapi.Vnode
-		fail  []string
-		want  []Change
+		out  hostapi.Vnode
+		want []Change
 	}{
-		"offline":        {&hostapi.Vnode{}, &hostapi.Vnode{State: "offline"}, nil, []Change{offline(ours)}},
-		"unknown to PBS": {nil, &hostapi.Vnode{State: "offline"}, nil, []Change{offline(ours)}},
-		"back on line": {&hostapi.Vnode{State: "offline", Comment: ptr(admin)}, &hostapi.Vnode{State: "free"}, nil,
-			[]Change{online(ours)}},
-		"with a comment of the hook's": {&hostapi.Vnode{State: "free", Comment: ptr(admin)},
-			&hostapi.Vnode{State: "offline", Comment: ptr("disk")}, nil,
+		"with a comment of the hook's": {hostapi.Vnode{State: "offline", Comment: ptr("disk")},
 			[]Change{set("comment", "disk"), set("state", "offline")}},
-		"a comment alone": {&hostapi.Vnode{State: "offline"}, &hostapi.Vnode{Comment: ptr(admin)}, nil,
-			[]Change{set("comment", admin)}},
-		"a hook failed": {&hostapi.Vnode{}, nil, []string{"offline_vnodes"},
-			[]Change{offline("offlined by hook 'shim' due to hook error")}},
-		"and it works again": {&hostapi.Vnode{}, nil, []string{"clear_vnodes_upon_recovery"},
-			[]Change{online("offlined by hook 'shim' due to hook error")}},
-		"nothing said":        {&hostapi.Vnode{State: "free"}, nil, nil, nil},
-		"a name with a quote": {&hostapi.Vnode{}, nil, nil, nil},
+		"a comment alone": {hostapi.Vnode{Comment: ptr("ask Bob")}, []Change{set("comment", "ask Bob")}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			e := &Event{Hook: "shim", Request: &hostapi.Request{Event: hostapi.EventPeriodic, Node: "pbshost",
-				VnodeList: map[string]*hostapi.Vnode{}}}
-			if tt.known != nil {
-				e.Request.VnodeList["pbshost"] = tt.known
-			}
-			out := &hostapi.Outcome{FailAction: tt.fail, Vnodes: map[string]*hostapi.Vnode{"n\"1": {State: "offline"}}}
-			if tt.out != nil {
-				out.Vnodes["pbshost"] = tt.out
-			}
-			want := &Changes{List: append(tt.want, Change{Verb: verbAccept, Fields: nil})}
-			must.Equal(t, "", want, e.Changes(out, allKnown))
-		})
+		e := &Event{Hook: "shim", Request: &hostapi.Request{Event: hostapi.EventPeriodic, Node: "pbshost"}}
+		out := &hostapi.Outcome{Vnodes: map[string]*hostapi.Vnode{"pbshost": &tt.out, "n\"1": {State: "offline"}}}
+		want := &Changes{List: append(tt.want, Change{Verb: verbAccept, Fields: nil})}
+		must.Equal(t, name, want, e.Changes(out, allKnown, Offlining{}))
 	}
 }
 
@@ -148,7 +124,8 @@ pbs.event().vnode_list_fail["other"].resources_assigned[ncpus]=1
 pbs.get_local_nodename`)
 	e, err := Decode(text)
 	must.NoError(t, err)
-	c := e.Changes(&hostapi.Outcome{Reject: true, FailAction: []string{"offline_vnodes"}}, allKnown)
+	c := e.Changes(&hostapi.Outcome{Reject: true}, allKnown,
+		Offlining{Faults: []Fault{{Hook: "h", Err: errors.New("x")}}})
 	var got []string
 	for _, change := range c.List {
 		if change.Verb == verbOffline {
@@ -206,7 +183,7 @@ func TestOutputIsReadByMoM(t *testing.T) {
 		Progname: ptr("/bin/\"\"\""), Argv: []string{"", " x", "a\nb\n", `"""`, `\,`, "\xff"},
 		SetEnv:   map[string]string{"NEW": `a,b\c"'`, "HOME": "\xff\xfe", "USER": "pbstest"},
 		UnsetEnv: []string{"SHELL", "NEVER"},
-	}, allKnown))
+	}, allKnown, Offlining{}))
 	if !ok {
 		t.Fatal("cannot be written")
 	}
@@ -232,7 +209,7 @@ func TestOutputIsReadByMoM(t *testing.T) {
 	must.NoError(t, err)
 	periodic.Request.JobList["91.pbshost"].ResourcesUsed = hostapi.Resources{DiagMessages: `{"pbshost":"x"}`}
 	out, ok = periodic.Output(periodic.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"91.pbshost": {
-		ResourcesUsed: hostapi.Resources{"mem": "7kb", "cput": "00:00:09"}, Diag: "x"}}}, allKnown))
+		ResourcesUsed: hostapi.Resources{"mem": "7kb", "cput": "00:00:09"}, Diag: "x"}}}, allKnown, Offlining{}))
 	const want = `pbs.event().accept=True
 pbs.event().reject=False
 pbs.event().job_list["91.pbshost"].resources_used[cput,long]=00:00:09
@@ -245,7 +222,7 @@ pbs.event().job_list["91.pbshost"].resources_used[mem,size]=7kb
 
 	for what, argv := range map[string][]string{"a newline first": {"\nx"},
 		"quotes at the end of a line": {"x\"\"\"\ny"}} {
-		if _, ok := launch.Output(launch.Changes(&hostapi.Outcome{Argv: argv}, allKnown)); ok {
+		if _, ok := launch.Output(launch.Changes(&hostapi.Outcome{Argv: argv}, allKnown, Offlining{})); ok {
 			t.Errorf("%s: MoM does not read that", what)
 		}
 	}

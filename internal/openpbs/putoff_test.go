@@ -26,7 +26,8 @@ func TestBeginOfAHeldPlaceIsNotCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &Event{Request: &hostapi.Request{Event: hostapi.EventBegin, Node: "n1",
 				Job: &hostapi.Job{ID: tt.id, RunCount: tt.count, RunVersion: tt.version}}}
-			c := e.Changes(&hostapi.Outcome{Reject: true, OnReject: hostapi.JobActionRerun, Message: "no"}, nil)
+			c := e.Changes(&hostapi.Outcome{Reject: true, OnReject: hostapi.JobActionRerun, Message: "no"}, nil,
+				Offlining{})
 			e.PutOff(c, now)
 			text, ok := e.Output(c)
 			must.Equal(t, "MoM's file can have it", true, ok)

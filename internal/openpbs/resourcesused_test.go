@@ -37,7 +37,7 @@ func TestResourceThatTheServerDoesNotKnowIsLeftOut(t *testing.T) {
 		"comment": {"#diag_messages type=string\n", []string{"mem=1kb"}, []string{"diag_messages", "hpmem"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			used, log := usedIn(e.Changes(out, ParseResourcedef([]byte(tt.resourcedef))))
+			used, log := usedIn(e.Changes(out, ParseResourcedef([]byte(tt.resourcedef)), Offlining{}))
 			must.Equal(t, "", tt.used, used)
 			for _, name := range []string{"diag_messages", "hpmem"} {
 				named := strings.Contains(strings.Join(log, ""), "resources_used."+name+", ")
@@ -73,7 +73,7 @@ func TestMotherSuperiorSetsWhatMoMUnitesWithSisters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &Event{Request: &hostapi.Request{Event: tt.event, Node: "n1",
 				Job: &hostapi.Job{ID: "1.s", ExecHost2: tt.hosts, MotherSuperior: tt.superior}}}
-			used, log := usedIn(e.Changes(&hostapi.Outcome{Diag: tt.diag}, tt.custom))
+			used, log := usedIn(e.Changes(&hostapi.Outcome{Diag: tt.diag}, tt.custom, Offlining{}))
 			must.Equal(t, "resources_used", tt.want, used)
 			if tt.diag == "" {
 				must.Equal(t, "log", []string(nil), log)
@@ -87,7 +87,8 @@ func TestMotherSuperiorSetsWhatMoMUnitesWithSisters(t *testing.T) {
 		"4.s": {ID: "4.s", ExecHost2: two, MotherSuperior: true},
 	}}}
 	mem := &hostapi.JobUpdate{ResourcesUsed: hostapi.Resources{"mem": "1kb"}}
-	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown))
+	used, _ := usedIn(e.Changes(&hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{"4.s": mem}}, allKnown,
+		Offlining{}))
 	must.Equal(t, "periodic", []string{"1.s diag_messages={}", "1.s host_usage={}",
 		"4.s diag_messages={}", "4.s host_usage={}", "4.s mem=1kb"}, used)
 }
@@ -119,7 +120,7 @@ func TestHostUsageIsReportedWithUsage(t *testing.T) {
 			if tt.event == hostapi.EventPeriodic {
 				e.Request.Job, e.Request.JobList = nil, map[string]*hostapi.Job{job.ID: job}
 			}
-			used, _ := usedIn(e.Changes(&tt.out, allKnown))
+			used, _ := usedIn(e.Changes(&tt.out, allKnown, Offlining{}))
 			must.Equal(t, "", tt.want, used)
 		})
 	}
@@ -152,7 +153,7 @@ func TestWhatWentWrongIsALineOfMoMsLogUntilMoMKnowsIt(t *testing.T) {
 				e.Request.Job, e.Request.JobList = nil, map[string]*hostapi.Job{job.ID: job}
 				out = &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{job.ID: {Diag: "x"}}}
 			}
-			c := e.Changes(out, tt.custom)
+			c := e.Changes(out, tt.custom, Offlining{})
 			lines := slices.DeleteFunc(slices.Clone(c.List), func(c Change) bool {
 				return c.Verb != verbLog || c.Fields[0] == "debug"
 			})
@@ -182,7 +183,8 @@ func TestServerIsGivenTheResourcesAtStartupThatItDoesNotKnow(t *testing.T) {
 		"known":        {vnodes, allKnown, []Change{mem, accept}},
 		"nothing told": {nil, allKnown, []Change{accept}},
 	} {
-		must.Equal(t, name, &Changes{List: tt.want}, e.Changes(&hostapi.Outcome{Vnodes: tt.vnodes}, tt.custom))
+		got := e.Changes(&hostapi.Outcome{Vnodes: tt.vnodes}, tt.custom, Offlining{})
+		must.Equal(t, name, &Changes{List: tt.want}, got)
 	}
 	if len(vnodes["n1"].ResourcesAvailable) != 1 {
 		t.Errorf("the outcome was changed: %v", vnodes["n1"])

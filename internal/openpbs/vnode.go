@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 const (
@@ -14,41 +13,19 @@ const (
 	stateFree    = "free"
 )
 
-// cgroupComment is the text that the shim adds to the server's comment of a vnode, and removes from
-// it.
-const cgroupComment = pbs.CleanUpComment
-
-// addVnodes adds the changes of vnodes, sorted by name, and by attribute for each. The changes are
-// what hooks publish, what they take offline or put back, and what fail_action does to all vnodes
-// of this host.
-func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom) {
+// addVnodes adds the changes of vnodes: what hooks publish, sorted by name and by attribute for
+// each, and which vnodes go offline or come back.
+func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom, o Offlining) {
 	vnodes := out.Vnodes
 	if e.Request.Event == hostapi.EventStartup {
 		vnodes = withResources(vnodes, e.Request.Node, custom)
 	}
-	own := e.vnodeNames()
-	failed, recovered := slices.Contains(out.FailAction, failOffline), slices.Contains(out.FailAction, failClear)
-	names := map[string]bool{}
-	for name := range vnodes {
-		names[name] = true
-	}
-	if failed || recovered {
-		for _, name := range own {
-			names[name] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range slices.Sorted(maps.Keys(vnodes)) {
 		if v := vnodes[name]; v != nil && isVnodeName(name) {
 			e.addVnode(c, name, v)
 		}
-		switch text := "offlined by hook '" + e.Hook + "' due to hook error"; {
-		case !slices.Contains(own, name):
-		case failed:
-			c.add(verbOffline, name, text)
-		case recovered:
-			c.add(verbOnline, name, text)
-		}
 	}
+	e.addOffline(c, out, o)
 }
 
 // withResources makes the server create the resources by host that it does not know. If a vnode has
@@ -83,15 +60,7 @@ func isVnodeName(name string) bool {
 }
 
 func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
-	// The shim adds our comment if the hook has none, and does not touch an administrator's
-	// offline.
-	ours := v.State != "" && v.Comment == nil
-	switch {
-	case ours && isOffline(v.State):
-		c.add(verbOffline, name, cgroupComment)
-	case ours:
-		c.add(verbOnline, name, cgroupComment)
-	case v.Comment != nil:
+	if v.Comment != nil {
 		c.add(verbVnode, name, "comment", "", typeString, oneLine(*v.Comment))
 	}
 	for _, resource := range slices.Sorted(maps.Keys(v.ResourcesAvailable)) {
@@ -103,7 +72,7 @@ func (e *Event) addVnode(c *Changes, name string, v *hostapi.Vnode) {
 		c.add(verbVnode, name, "sharing", "", typeString, oneLine(v.Sharing))
 	}
 	switch {
-	case v.State == "" || ours:
+	case v.State == "" || v.Comment == nil: // see addOffline
 	case isOffline(v.State):
 		c.add(verbVnode, name, "state", "", typeString, stateOffline)
 	default: // a hook can only remove offline
