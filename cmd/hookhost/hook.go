@@ -21,20 +21,8 @@ import (
 )
 
 const hookHelp = `Register hooks, as with qmgr. Each hook is a file in hooks.d, beside the
-configuration. Every change takes effect in a running daemon at once. The
-attributes and their defaults:
-
-  enabled=true
-  event=""           (empty: every event that the program handles)
-  order=1            (1 to 1000; hooks run in ascending order)
-  alarm=30           (seconds that one event may take)
-  fail_action=none   (or offline_vnodes, clear_vnodes_upon_recovery,
-                     scheduler_restart_cycle)
-  on_node_error=job  (or node, nothing: what the hook's errors count against;
-  on_alarm=job       with fail_action=offline_vnodes the default is node)
-  on_defect=job
-  freq=120           (seconds between two exechost_periodic)
-  user=pbsadmin      debug=false        type=site
+configuration. Every change takes effect in a running daemon at once.
+'hook set --help' lists the attributes.
 
 user=pbsuser is refused. To run a hook as the job's owner, register it in PBS
 with its own qmgr.
@@ -44,6 +32,27 @@ The daemon starts an imported program at once. If the program does not run,
 writes a hook to start from, and 'hook test' tests a program before it is
 imported.`
 
+const setHelp = `Set attributes of a hook. These are the attributes and their defaults:
+
+  enabled=true
+  event=""           (empty: every event that the program handles)
+  order=1            (1 to 1000; hooks run in ascending order)
+  alarm=30           (seconds that one event may take)
+  fail_action=none   (or offline_vnodes, clear_vnodes_upon_recovery,
+                     scheduler_restart_cycle)
+  freq=120           (seconds between two exechost_periodic)
+  user=pbsadmin      debug=false        type=site
+
+What an error of the hook counts against (see docs/hooks.md):
+
+  on_node_error=job  (the node lacks something, or the program does not run)
+  on_alarm=job       (the event took longer than alarm)
+  on_defect=job      (the program crashed twice, or its answer is invalid)
+
+With node, the event is rejected and the host's vnodes go offline; with job, it
+is only rejected; with nothing, it goes on without the hook. If fail_action has
+offline_vnodes, the default is node, as in PBS.`
+
 // startWait is how long import waits for the hook's program to start.
 const startWait = 10 * time.Second
 
@@ -52,17 +61,18 @@ func (c *cli) hookCommand() *cobra.Command {
 		Use: "hook", Short: "Register hooks", Long: hookHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	change := func(use, short string, args cobra.PositionalArgs, do func(r *plugin.Registry, args []string) error) {
+	change := func(use, short, long string, args cobra.PositionalArgs,
+		do func(r *plugin.Registry, args []string) error) {
 		run := func(cmd *cobra.Command, args []string) error {
 			return c.changeHooks(cmd, func(r *plugin.Registry) error { return do(r, args) })
 		}
-		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Args: args, RunE: run})
+		cmd.AddCommand(&cobra.Command{Use: use, Short: short, Long: long, Args: args, RunE: run})
 	}
-	change("create NAME", "Register a hook that has no program yet", nArgs(1, 1),
+	change("create NAME", "Register a hook that has no program yet", "", nArgs(1, 1),
 		func(r *plugin.Registry, args []string) error { return r.Create(args[0]) })
-	change("delete NAME", "Unregister a hook and delete its copies", nArgs(1, 1),
+	change("delete NAME", "Unregister a hook and delete its copies", "", nArgs(1, 1),
 		func(r *plugin.Registry, args []string) error { return r.Delete(args[0]) })
-	change("set NAME ATTRIBUTE=VALUE...", "Set attributes of a hook", nArgs(2, -1),
+	change("set NAME ATTRIBUTE=VALUE...", "Set attributes of a hook", setHelp, nArgs(2, -1),
 		func(r *plugin.Registry, args []string) error { return r.Set(args[0], args[1:]...) })
 	cmd.AddCommand(c.hookNewCommand(), c.hookTestCommand(), c.hookImportCommand(), c.hookListCommand())
 	return cmd

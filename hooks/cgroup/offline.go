@@ -4,9 +4,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // If a job's cgroup cannot be removed within kill_timeout, it still holds cpus and memory that PBS
@@ -38,11 +40,15 @@ func (h *hook) stuck(req *hostapi.Request, out *hostapi.Outcome, err error) {
 	setState(out, h.policy.vnodesOfHost(h.node(), req.Node, req.VnodeList), stateOffline)
 }
 
-// recovered asks PBS to put vnodes back online, because nothing remains. The vnode_list has states
-// only while hookhost has vnodes offline.
+// recovered asks PBS to put vnodes back online that stuck took offline, because nothing remains.
+// After a restart of the hook, their comment says so.
 func (h *hook) recovered(req *hostapi.Request, out *hostapi.Outcome) {
-	h.offline.Store(false)
-	if slices.ContainsFunc(slices.Collect(maps.Values(req.VnodeList)), hasState) {
+	known, ours := false, h.offline.Swap(false)
+	for _, v := range req.VnodeList {
+		known = known || v != nil && v.State != ""
+		ours = ours || v != nil && v.Comment != nil && strings.Contains(*v.Comment, pbs.CleanUpComment)
+	}
+	if known && ours {
 		setState(out, slices.Sorted(maps.Keys(req.VnodeList)), stateFree)
 	}
 }
@@ -59,6 +65,3 @@ func setState(out *hostapi.Outcome, names []string, state string) {
 		out.Vnodes[name].State = state
 	}
 }
-
-// hasState reports whether v has PBS's state or comment.
-func hasState(v *hostapi.Vnode) bool { return v != nil && (v.State != "" || v.Comment != nil) }

@@ -11,6 +11,7 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 type vnodes = map[string]*hostapi.Vnode
@@ -46,7 +47,8 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 		onFakes(t, shortKill, func(t *testing.T, n *node, k *kernfstest.Kernel) {
 			pid := stuckJob(n, k)
 			mom := vnodes{testNode: {ResourcesAvailable: hostapi.Resources{"ncpus": "8"}}, testNode + "[1]": {}}
-			server := vnodes{testNode: vnode("offline", "rack 7"), testNode + "[1]": vnode("offline,job-busy", "-")}
+			server := vnodes{testNode: vnode("offline", "rack 7 "+pbs.CleanUpComment),
+				testNode + "[1]": vnode("offline,job-busy", "-")}
 			both := func(state string) vnodes {
 				return vnodes{testNode: {State: state}, testNode + "[1]": {State: state}}
 			}
@@ -71,9 +73,11 @@ func TestVnodesGoOfflineAndComeBack(t *testing.T) {
 			n.policy.Cgroup.KillTimeout = config.Duration(10 * time.Second) // for what can die
 			n.do(hostapi.EventEnd, "1")                                     // the host sends it again
 			must.Equal(t, "after it died", both("free"), n.do(hostapi.EventPeriodic, "", pbsSees(server)).Vnodes)
-			// The list has states only while hookhost has vnodes offline.
-			out = n.do(hostapi.EventPeriodic, "", pbsSees(mom))
-			must.Equal(t, "and if nothing is offline", vnodes(nil), out.Vnodes)
+			others := vnodes{testNode: vnode("offline", "for another cause"), testNode + "[1]": vnode("free", "-")}
+			for _, known := range []vnodes{mom, others} {
+				out = n.do(hostapi.EventPeriodic, "", pbsSees(known))
+				must.Equal(t, "and if nothing of ours is offline", vnodes(nil), out.Vnodes)
+			}
 		})
 	}
 }

@@ -27,7 +27,8 @@ type Offlining struct {
 	SetBy  map[string]string             // the hooks that set states without a comment, by vnode
 	Works  func(hook string) bool        // whether a hook that has failed runs again
 
-	// Return brings vnodes back when their cause is over, but not before MinDelay has passed.
+	// Return brings vnodes back when cgroups are removed, or a hook that was not available runs,
+	// but not before MinDelay has passed.
 	Return   bool
 	MinDelay time.Duration
 	Now      time.Time
@@ -41,8 +42,10 @@ type Fault struct {
 	Passes bool
 }
 
-// maxCause bounds the error in a comment.
-const maxCause = 200
+const (
+	maxCause   = 200 // bounds the error in a comment
+	cgroupHook = "cgroup"
+)
 
 // addOffline adds the vnodes that go offline and come back, by cause: "failed" or "asked" and the
 // hook's name.
@@ -50,10 +53,10 @@ func (e *Event) addOffline(c *Changes, out *hostapi.Outcome, o Offlining) {
 	if o.Notes == nil {
 		o.Notes = map[string]*nodestate.Offline{}
 	}
-	own, ask, over, cleared := e.vnodeNames(), map[string][]string{}, map[string]bool{}, map[string]bool{}
+	own, ask, over, ended := e.vnodeNames(), map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for _, f := range o.Faults {
 		cause := "failed " + f.Hook
-		if cleared[cause] = f.Err == nil; f.Err != nil {
+		if ended[cause] = f.Err == nil; f.Err != nil {
 			o.note(cause, e.faultComment(f, o.Return), nodestate.Offline{Hook: f.Hook, Passes: f.Passes})
 			ask[cause] = own
 		}
@@ -63,8 +66,10 @@ func (e *Event) addOffline(c *Changes, out *hostapi.Outcome, o Offlining) {
 		cause := "asked " + hook
 		switch {
 		case v == nil || v.State == "" || v.Comment != nil || !isVnodeName(name):
-		case !isOffline(v.State):
+		case !isOffline(v.State) && hook == cgroupHook:
 			over[cause] = true
+		case !isOffline(v.State):
+			ended[cause] = true
 		case !slices.Contains(o.note(cause, e.askComment(hook, o.Return), nodestate.Offline{}).Vnodes, name):
 			ask[cause] = append(ask[cause], name)
 		}
@@ -75,7 +80,7 @@ func (e *Event) addOffline(c *Changes, out *hostapi.Outcome, o Offlining) {
 			n.Since = o.Now
 		}
 		lost, byHand := e.compare(n, own)
-		ends := cleared[cause] || byHand && n.Hook != "" && !n.Passes
+		ends := ended[cause] || byHand && n.Hook != "" && !n.Passes
 		if over[cause] || n.Passes && len(e.known()) > 0 && o.Works(n.Hook) {
 			ends = ends || byHand || o.Return && o.Now.Sub(n.Since) >= o.MinDelay
 		}
@@ -148,9 +153,9 @@ func (e *Event) faultComment(f Fault, returns bool) string {
 
 // askComment is the comment of vnodes that a hook takes offline without one.
 func (e *Event) askComment(hook string, returns bool) string {
-	if hook != "cgroup" {
+	if hook != cgroupHook {
 		return fmt.Sprintf("offlined by hook '%s'; see the daemon's log on %s; %s", hook, e.Request.Node,
-			e.remedy(returns, "it says so"))
+			e.remedy(true, "it says so"))
 	}
 	job := ""
 	if e.Request.Job != nil {

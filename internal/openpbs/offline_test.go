@@ -20,6 +20,7 @@ type vnodeAt struct {
 	notes map[string]*nodestate.Offline
 	now   time.Time
 	off   Offlining // Return, MinDelay, Works
+	by    string    // the hook that sets states, if not cgroup
 }
 
 func newVnodeAt(t *testing.T) *vnodeAt {
@@ -41,7 +42,7 @@ func (n *vnodeAt) event(event hostapi.Event, list, out vnodes, faults ...Fault) 
 	o.Notes, o.Now, o.Faults = n.notes, n.now, faults
 	o.SetBy = map[string]string{}
 	for name := range out {
-		o.SetBy[name] = "cgroup"
+		o.SetBy[name] = cmp.Or(n.by, "cgroup")
 	}
 	req := &hostapi.Request{Event: event, Node: "n", VnodeList: list}
 	if event.ForJob() {
@@ -178,4 +179,19 @@ func TestVnodesThatAHookTakesOffline(t *testing.T) {
 	if len(n.notes) > 0 {
 		t.Errorf("notes %+v", n.notes)
 	}
+}
+
+// A site's hook that takes vnodes offline puts them back at once, in any event.
+func TestVnodesThatAHookOfTheSiteTakesOffline(t *testing.T) {
+	n := newVnodeAt(t)
+	n.by, n.off.Return = "disk", false
+	verbs, text := n.event(periodic, nil, vnodes{"n[0]": {State: "offline"}})
+	n.want("offline", "offline n[0] offlined by hook 'disk'; see the daemon's log on n; "+
+		"the vnodes return when it says so", verbs+" "+text)
+	n.by = "cgroup"
+	verbs, _ = n.event(periodic, nil, vnodes{"n": {State: "free"}})
+	n.want("another hook's word", "", verbs)
+	n.by = "disk"
+	verbs, _ = n.event(hostapi.EventEnd, nil, vnodes{"n": {State: "free"}})
+	n.want("its own", "online n", verbs)
 }
