@@ -24,7 +24,7 @@ type Outcome struct {
 	Message  string    `json:"message,omitempty"`    // why it was rejected; one line
 	OnReject JobAction `json:"job_action,omitempty"` // what to do with the job on reject
 
-	// FailAction lists the actions that PBS takes because of failed hooks, from their fail_action.
+	// FailAction lists the actions that PBS takes because of failed hooks, by their attributes.
 	// The host sets it; a value set by a hook is ignored.
 	FailAction []string `json:"fail_action,omitempty"`
 
