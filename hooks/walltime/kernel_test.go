@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,6 +25,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 	"github.com/hookhost/hookhost/internal/proc"
+	"github.com/hookhost/hookhost/internal/proc/proctest"
 )
 
 // everywhere runs a test on all of this machine's cgroups, and on the v1 ones alone if there are
@@ -185,6 +189,36 @@ func TestWarningReachesEveryProcessOrTheShellAlone(t *testing.T) {
 		line(n.at(550*time.Second, "1.srv"), "00:00:50")
 		noted("SIGUSR1 SIGUSR1 SIGINT", "SIGUSR1")
 	})
+}
+
+// In an interactive job, a process of MoM outside the job leads the session. The shell is its
+// child.
+func TestWarningReachesTheShellOfAnInteractiveJob(t *testing.T) {
+	n := newNode(t, 0, nil)
+	dir := t.TempDir()
+	reader, shell, other := filepath.Join(dir, "reader"), filepath.Join(dir, "shell"), filepath.Join(dir, "other")
+	j := n.begin("1.srv", hostapi.Resources{"walltime": "600", "walltime_signal": "B:USR1@300"})
+	n.start(j, 1, "note", other)
+	mom := proctest.Start(t, &exec.Cmd{
+		Args:        []string{"actor", actorArg, "shell", reader, "note|" + shell},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}, nil)
+	for range 2 {
+		line, err := mom.Out.ReadString('\n')
+		must.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		must.NoError(t, err)
+		if pid != mom.PID {
+			n.enters(j)(pid)
+		}
+	}
+	n.jobs["1.srv"].SessionID = mom.PID
+	u := n.at(300*time.Second, "1.srv")["1.srv"]
+	if want := []string{"warning B:USR1@300: SIGUSR1 was sent to the leading shell"}; !slices.Equal(u.Notes, want) {
+		t.Errorf("notes %q", u.Notes)
+	}
+	must.Eventually(t, "the shell has the signal", func() bool { return content(t, shell) == "SIGUSR1" })
+	must.Equal(t, "what others got", "", content(t, reader)+content(t, other))
 }
 
 // A leading shell that cannot be found, or that is not in the job's cgroup, gets no signal, and a

@@ -32,13 +32,21 @@ func (h *hook) signalShell(j *cgroup.Job, job *hostapi.Job, w config.Warning) (s
 	})
 }
 
-// shell returns the process of the job that MoM started, which leads its session.
+// shell returns the process of the job that MoM started first. It leads the job's session. In an
+// interactive job, a process of MoM outside the job leads the session, and the shell is its child
+// (openpbs src/resmom/start_exec.c, finish_exec).
 func (h *hook) shell(pids []int, job *hostapi.Job) (shell proc.Process, found bool) {
-	if !slices.Contains(pids, job.SessionID) {
-		return shell, false
+	if slices.Contains(pids, job.SessionID) {
+		shell, err := proc.Read(h.roots.Proc, job.SessionID)
+		return shell, err == nil
 	}
-	shell, err := proc.Read(h.roots.Proc, job.SessionID)
-	return shell, err == nil
+	for _, pid := range pids {
+		p, err := proc.Read(h.roots.Proc, pid)
+		if err == nil && p.Session == job.SessionID && p.PPID == job.SessionID {
+			return p, true
+		}
+	}
+	return proc.Process{}, false
 }
 
 // mostTold limits how many processes are named.
