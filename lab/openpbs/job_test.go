@@ -155,23 +155,6 @@ func (j *job) accounting(kind string) []map[string]string {
 	return records
 }
 
-// interactive submits a job of alice's with a terminal, and types a line there when the job is
-// ready. The line has to end the job. All that the terminal has shown is returned.
-func interactive(t *testing.T, options, line string) (*job, string) {
-	t.Helper()
-	screen := filepath.Join(shared(t), "screen")
-	text := as(t, "alice", nodes[0], fmt.Sprintf(`>%[1]s
-says() { while [ -e %[1]s ] && ! grep -q "^qsub: job .* $1" %[1]s; do sleep 0.2; done; }
-(says ready; echo '%[2]s'; says completed) | script -qefc "/opt/pbs/bin/qsub -I %[3]s" %[1]s`,
-		screen, line, options))
-	_, after, _ := strings.Cut(text, "qsub: waiting for job ")
-	id, _, found := strings.Cut(after, " to start")
-	if !found {
-		t.Fatalf("qsub -I: %q", text)
-	}
-	return &job{t: t, id: id}, text
-}
-
 // end returns the record of the job's end, once the server's log has it: the only one.
 func (j *job) end() map[string]string {
 	j.t.Helper()

@@ -1,0 +1,113 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// owners are the users of the processes in the job's cgroup on a node, each once.
+func (j *job) owners(node string) string {
+	j.t.Helper()
+	return on(j.t, node, "ps -o user= -p $(paste -sd, "+j.cgroups(node)[0]+"/cgroup.procs) | sort -u")
+}
+
+// The shell and its children are in the job. The processes of MoM that pass on what is typed and
+// shown are in its session, and are not. Whatever ignores the hang-up ends with the job.
+func TestTerminalsEndEndsTheInteractiveJobWithAllItsProcesses(t *testing.T) {
+	node := nodes[len(nodes)-1]
+	run(nodes[0], `qmgr -c "create resource walltime_signal type=string,flag=m"`) // it may be there from an earlier run
+	warning := fmt.Sprintf(" -l walltime=10:00,walltime_signal=B:USR1@%d", 600-8*slowness())
+	x := openTerminal(t, "", small(node)+warning)
+	x.types("trap warned=yes USR1\n")
+	if cgroups := x.prints("cat /proc/self/cgroup"); !inJob(cgroups, x.id) {
+		t.Errorf("a child of the shell is in %s", cgroups)
+	}
+	must.Equal(t, "memory limit", "67108864", x.read(node, "memory.limit_in_bytes", "memory.max"))
+	must.Equal(t, "who has processes in the job", "alice", x.owners(node))
+
+	x.types("sleep 1061\n")
+	sleeps := func(seconds string) bool {
+		return on(t, node, "pgrep -u alice -x -f 'sleep "+seconds+"' || :") != ""
+	}
+	eventually(t, "the shell waits", func() bool { return sleeps("1061") })
+	x.types("\x03echo status $?\n")
+	x.shows("status 130")
+	x.types("until [ $warned ]; do sleep 0.1; done; echo war''ned\n")
+	x.shows("warned\r\n")
+
+	x.types("setsid -f sleep 1062; (trap '' HUP TERM; sleep 1063) &\n")
+	eventually(t, "two daemons run", func() bool { return sleeps("1062") && sleeps("1063") })
+	x.hangUp()
+	x.ended()
+	for _, seconds := range []string{"1062", "1063"} {
+		if sleeps(seconds) {
+			t.Errorf("sleep %s is left", seconds)
+		}
+	}
+	must.Equal(t, "MoM's processes on a terminal", "", on(t, node, "ps -C pbs_mom -o tty= | grep pts || :"))
+	r, accounting := x.report(node), x.end()
+	if r.Hosts[node].CPUT == nil || *r.Hosts[node].CPUT <= 0 || accounting["resources_used.cput"] == "" {
+		t.Errorf("the report has %+v, accounting %v", r.Hosts[node], accounting)
+	}
+}
+
+// While hooks of execjob_launch run, the terminal's keys already reach MoM's process that becomes
+// the shell. The job then starts as any other does, and its limit holds.
+func TestKeysDoNotInterruptTheStartOfAnInteractiveJob(t *testing.T) {
+	newSiteHook(t, "slow", "execjob_launch", 1, "import time\ntime.sleep(3)")
+	x := openTerminal(t, "", small(nodes[0]))
+	for range 4 {
+		time.Sleep(500 * time.Millisecond) // the keys that come before qsub passes them on are its own
+		x.types("\x1c\x03\x1a")
+	}
+	if cgroups := x.prints("cat /proc/self/cgroup"); !inJob(cgroups, x.id) {
+		t.Errorf("a child of the shell is in %s", cgroups)
+	}
+	x.types(tooMuch + "; exit\n")
+	x.shows("qsub: job " + x.id + " completed")
+	must.Equal(t, "", map[string]string{nodes[0]: oomText}, x.diagMessages())
+	x.gone()
+}
+
+// display starts an X server of alice's on the first node until the end of the test, and returns
+// its DISPLAY.
+func display(t *testing.T) string {
+	t.Helper()
+	dir := shared(t)
+	as(t, "alice", nodes[0], `cd `+dir+`; rm -f ~/.Xauthority
+setsid -f sh -c 'echo $$ >pid; exec Xvfb -displayfd 5 -nolisten tcp -screen 0 64x64x8' 5>number >log 2>&1
+until [ -s number ]; do sleep 0.1; done; xauth -q add :$(cat number) . $(mcookie)`)
+	t.Cleanup(func() { output("root", nodes[0], "kill $(cat "+dir+"/pid); rm -f ~alice/.Xauthority") })
+	return ":" + on(t, nodes[0], "cat "+dir+"/number")
+}
+
+// X11 goes by MoM's process outside the job, which listens for the job's clients. It serves a job
+// with a /tmp of its own too, and goes with the job, clients or not.
+func TestClientsOfAnInteractiveJobReachTheDisplayOfItsUser(t *testing.T) {
+	needNodes(t, 2)
+	node := nodes[1]
+	settings(t, `[private]
+dirs = [{path = "/tmp", size = "16mb"}]`, node)
+	x := openTerminal(t, "DISPLAY="+display(t), "-X "+small(node))
+	if text := x.prints("xdpyinfo"); !strings.Contains(text, "dimensions:    64x64 pixels") {
+		t.Errorf("xdpyinfo prints %s", text)
+	}
+	port := on(t, node, "ss -Hltn | grep -o '127.0.0.1:60[0-9]*'")
+	x.types("xmessage hello &\n")
+	eventually(t, "a client is connected", func() bool {
+		return on(t, node, "ss -Htnp dst "+port+" | grep -c xmessage || :") == "1"
+	})
+	must.Equal(t, "who has processes in the job", "alice", x.owners(node))
+	x.hangUp()
+	x.ended()
+	must.Equal(t, "what is left", "", on(t, node, "pgrep -x xmessage; ss -Htan | grep '"+port+"' | grep -v TIME-WAIT || :"))
+	if text := x.notes(node); len(text) > 0 {
+		t.Errorf("the report has notes %q", text)
+	}
+}
