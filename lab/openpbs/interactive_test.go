@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
 	"github.com/hookhost/hookhost/internal/must"
 )
 
@@ -106,8 +107,63 @@ dirs = [{path = "/tmp", size = "16mb"}]`, node)
 	must.Equal(t, "who has processes in the job", "alice", x.owners(node))
 	x.hangUp()
 	x.ended()
-	must.Equal(t, "what is left", "", on(t, node, "pgrep -x xmessage; ss -Htan | grep '"+port+"' | grep -v TIME-WAIT || :"))
+	must.Equal(t, "what is left", "", on(t, node,
+		"pgrep -x xmessage; ss -Htan | grep '"+port+"' | grep -v TIME-WAIT || :"))
 	if text := x.notes(node); len(text) > 0 {
 		t.Errorf("the report has notes %q", text)
 	}
+}
+
+// kerberos makes a realm LAB until the end of the test. alice has a ticket, a node has its keys,
+// and MoM there encrypts.
+func kerberos(t *testing.T, node string) {
+	t.Helper()
+	keys := shared(t)
+	for _, n := range nodes {
+		write(t, n, "/etc/krb5.conf", `[libdefaults]
+default_realm = LAB
+dns_canonicalize_hostname = false
+rdns = false
+default_ccache_name = FILE:/dev/shm/krb5cc_%{uid}
+[realms]
+LAB = {
+kdc = `+nodes[0]+`
+}`)
+		t.Cleanup(func() { output("root", n, "rm -f /etc/krb5.keytab /dev/shm/krb5cc_*") })
+	}
+	on(t, nodes[0], `mkdir -p /etc/krb5kdc /var/lib/krb5kdc; kdb5_util create -s -r LAB -P master
+kadmin.local addprinc -pw alices alice; kadmin.local addprinc -randkey host/`+node+`
+kadmin.local ktadd -k `+keys+`/keytab host/`+node+`; krb5kdc -P `+keys+`/kdc.pid </dev/null >/dev/null 2>&1`)
+	t.Cleanup(func() { output("root", nodes[0], "kill $(cat "+keys+"/kdc.pid); kdb5_util destroy -f") })
+	as(t, "alice", nodes[0], "echo alices | kinit alice")
+	restart := func(change string) {
+		on(t, node, change+"; kill -KILL $("+momPid+")")
+		must.NoError(t, momIsUp(node, goesOn))
+	}
+	restart("cp " + keys + "/keytab /etc/krb5.keytab; cp /etc/pbs.conf " + keys + "; " +
+		"echo PBS_SUPPORTED_AUTH_METHODS=resvport,gss >>/etc/pbs.conf")
+	t.Cleanup(func() { restart("cp " + keys + "/pbs.conf /etc/pbs.conf") })
+}
+
+// Encryption is between qsub and MoM: the job is as any other, and so is its end.
+func TestEncryptedInteractiveJobIsConfinedAndEndsWithItsTerminal(t *testing.T) {
+	needNodes(t, 2)
+	node := nodes[1]
+	if on(t, node, "ls /opt/pbs/lib/libauth_gss.so || :") == "" {
+		kernfstest.Elsewhere(t, "an OpenPBS with libauth_gss.so: lab/openpbs/build")
+	}
+	kerberos(t, node)
+	x := openTerminal(t, "PBS_INTERACTIVE_ENCRYPT_METHOD=gss DISPLAY="+display(t), "-X "+small(node))
+	if cgroups := x.prints("cat /proc/self/cgroup"); !inJob(cgroups, x.id) {
+		t.Errorf("a child of the shell is in %s", cgroups)
+	}
+	if text := x.prints("xdpyinfo"); !strings.Contains(text, "dimensions:    64x64 pixels") {
+		t.Errorf("xdpyinfo prints %s", text)
+	}
+	must.Equal(t, "who has processes in the job", "alice", x.owners(node))
+	if tickets := as(t, "alice", nodes[0], "klist"); !strings.Contains(tickets, "host/"+node+"@LAB") {
+		t.Errorf("qsub has not asked %s who it is: %s", node, tickets)
+	}
+	x.hangUp()
+	x.ended()
 }

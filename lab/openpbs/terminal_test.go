@@ -43,7 +43,7 @@ func (s *screen) String() string {
 }
 
 // openTerminal submits a job of alice's with a terminal, and waits until MoM has connected it. env
-// are assignments before qsub's environment.
+// are assignments that qsub is started with.
 func openTerminal(t *testing.T, env, options string) *terminal {
 	t.Helper()
 	x := &terminal{pid: filepath.Join(shared(t), "pid"), closed: make(chan struct{})}
@@ -87,7 +87,7 @@ func (x *terminal) types(text string) {
 // shows waits until the screen has texts in this order. What is typed is shown as well.
 func (x *terminal) shows(texts ...string) {
 	x.t.Helper()
-	within(x.t, "the terminal shows "+strings.Join(texts, "..."), time.Minute, func() bool {
+	eventually(x.t, "the terminal shows "+strings.Join(texts, "..."), func() bool {
 		rest := x.screen.String()
 		for _, text := range texts {
 			_, after, found := strings.Cut(rest, text)
@@ -106,7 +106,7 @@ func (x *terminal) prints(command string) string {
 	from := len(x.screen.String())
 	x.types("echo be''gin; " + command + "; echo e''nd\n")
 	var text string
-	within(x.t, command+" ends", time.Minute, func() bool {
+	eventually(x.t, command+" ends", func() bool {
 		_, after, _ := strings.Cut(x.screen.String()[from:], "begin\r\n")
 		var found bool
 		text, _, found = strings.Cut(after, "end\r\n")
