@@ -60,7 +60,7 @@ func (f *openpbsFlags) name(cmd *cobra.Command) {
 func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 	f.name(cmd)
 	r, fs := &f.Registration, cmd.Flags()
-	fs.Lookup("name").Usage = "`NAME` of hookhost's hook; only one may be enabled"
+	fs.Lookup("name").Usage = "`NAME` of hookhost's hook; only one may be enabled. pbs_cgroups replaces PBS's"
 	fs.IntVar(&r.Order, "order", r.Order, "`N` from 1 to 1000: the order among hooks of the same event")
 	fs.IntVar(&r.Alarm, "alarm", r.Alarm, "`SECONDS` that one event may take")
 	fs.IntVar(&r.Freq, "freq", r.Freq, "`SECONDS` between two exechost_periodic")

@@ -34,11 +34,12 @@ func (r Registration) Configure(existing *Hook, text []byte) ([]Command, error) 
 	if bytes.Equal(existing.Config, text) {
 		return nil, nil
 	}
-	return []Command{{Directive: r.importConfig(), Input: encode(text)}}, nil
+	return []Command{r.importing(typeConfig, text)}, nil
 }
 
-func (r Registration) importConfig() string {
-	return fmt.Sprintf("import hook %s %s base64 -", r.Name, typeConfig)
+// importing returns the directive that makes content the hook's script or configuration.
+func (r Registration) importing(kind string, content []byte) Command {
+	return Command{Directive: fmt.Sprintf("import hook %s %s base64 -", r.Name, kind), Input: encode(content)}
 }
 
 // PrintConfig is Configure as a shell script that needs only qmgr, for a server's host without

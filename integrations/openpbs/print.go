@@ -35,12 +35,18 @@ func (r Registration) Print(version string) ([]byte, error) {
 		script := script(state, note)
 		return oneLine(strings.TrimSpace(string(encode(script[:len(script)-len(Shim())]))))
 	}
+	if r.Name == Stock {
+		b.WriteString(scriptDelivered)
+	}
 	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""),
-		marks("", Stock), marks(pending, Stock))
+		marks("", Stock), marks(pending, Stock), r.printReplace())
 	if r.DisableStock {
 		b.WriteString(scriptConsent)
 	} else {
 		fmt.Fprintf(&b, scriptNoConsent, ErrStock)
+	}
+	if r.Name == Stock {
+		fmt.Fprintf(&b, scriptReplace, typeConfig, strings.TrimSpace(string(encode([]byte(NoConfig)))))
 	}
 	b.WriteString(scriptResources)
 	create := r.resources()
@@ -66,9 +72,7 @@ func (r Registration) Print(version string) ([]byte, error) {
 			fmt.Fprintf(&b, scriptKeepEvent, e)
 		}
 	}
-	fmt.Fprintf(&b, "\nqmgr -a >/dev/null <<END\nimport hook %s %s base64 -\n$first\n$script\n\n", r.Name, typeScript)
-	fmt.Fprintf(&b, "$attributes\n$stock\n$finish\nEND\n\ncat <<'END'\nHook %s is registered.\n%s", r.Name, NextSteps)
-	b.WriteString("END\n")
+	fmt.Fprintf(&b, scriptRegister, r.Name, typeScript, NextSteps)
 	if r.Cgswap { // this alone also updates an existing hook
 		b.WriteString(r.printCgswap())
 	}
@@ -122,7 +126,7 @@ look() {
 	case $text in *"set hook $1 enabled = true"*) enabled=yes ;; esac
 }
 for hook in $(printf '%%s\n' "$hooks" | sed -n 's/^Hook //p'); do
-	case $hook in %[1]s | pbs_cgroups) continue ;; esac
+	[ "$hook" != %[1]s ] || continue
 	look "$hook"
 	case $enabled$line in
 	yes'%[2]s'*) fail "hook $hook is already hookhost's and enabled: with %[1]s too, each event would come twice (--name)" ;;
@@ -137,23 +141,24 @@ noted() {
 	mark=%[7]s
 	half=%[8]s
 }
-installed= enabled=
+installed= enabled= replaces= config= line=none
 if there %[1]s; then
 	look %[1]s
 	case $line in
 	none) ;;
 	'%[2]s'*'%[4]s') noted ;;
 	'%[2]s'*) ;;
-	*) fail "hook %[1]s exists already and is not hookhost's: choose another name (--name), or delete it" ;;
+	*) %[9]s ;;
 	esac
-	case $events in *exec*) installed=yes ;; esac
-	case $enabled$line in none | yesnone | '%[2]s'*'%[3]s'*) installed= ;; esac
+	case $events$line in *exec*'%[2]s'*) installed=yes ;; esac
+	case $line in *'%[3]s'*) installed= ;; esac
 fi
 enable=
 [ -n "$installed" ] || enable=yes
 
 stock=
-if there pbs_cgroups; then
+case %[1]s$line in pbs_cgroups'%[2]s'*) ours=yes ;; *) ours= ;; esac
+if [ -z "$ours" ] && there pbs_cgroups; then
 	text=$(qmgr -c 'list hook pbs_cgroups enabled') || fail "qmgr cannot list hook pbs_cgroups"
 	case $text in
 	*'enabled = true'*)
@@ -179,12 +184,13 @@ const scriptResource = `printf '%%s\n' "$resources" | grep -qx 'Resource %[1]s' 
 `
 
 const scriptCreate = `there %[1]s || qmgr -c 'create hook %[1]s'
-[ -z "$enable" ] || qmgr -c 'set hook %[1]s enabled = false'
+off=
+[ -z "$enable" ] || off='set hook %[1]s enabled = false'
 `
 
 const scriptAttributes = `
 attributes='%[1]s'
-[ -n "$installed" ] || attributes='%[2]s'
+[ -n "$installed$replaces" ] || attributes='%[2]s'
 script='%[5]s'
 first=$mark
 finish=
@@ -197,6 +203,24 @@ $script
 
 "
 fi
+`
+
+const scriptRegister = `
+qmgr -a >/dev/null <<END
+import hook %[1]s %[2]s base64 -
+$first
+$script
+
+$off
+$config
+$attributes
+$stock
+$finish
+END
+
+cat <<'END'
+Hook %[1]s is registered.
+%[3]sEND
 `
 
 const scriptKeepEvent = `case $installed${events-} in

@@ -1,6 +1,7 @@
 package openpbs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -40,6 +41,9 @@ type Registration struct {
 	Named []string
 	// DisableStock permits Install to disable pbs_cgroups.
 	DisableStock bool
+	// Delivered is pbs_cgroups as PBS delivers it, or nil. A hook of that name is not deleted but
+	// made that again.
+	Delivered *Hook
 	// Cgswap requests the server's hook that fills in cgswap too: see InstallCgswap.
 	Cgswap bool
 	// Container requests the resource with which a job names its image.
@@ -74,8 +78,6 @@ func (r Registration) Check() error {
 	switch {
 	case !hookName.MatchString(r.Name) || strings.HasPrefix(r.Name, "PBS"):
 		return fmt.Errorf("hook name %q: want letters, digits, _ and -, and no PBS in front", r.Name)
-	case r.Name == Stock:
-		return fmt.Errorf("hook name %q: this is the stock hook's name", r.Name)
 	case r.Order < 1 || r.Order > 1000:
 		return fmt.Errorf("order %d: want 1 to 1000", r.Order)
 	case r.Alarm < 5:
@@ -113,6 +115,7 @@ func (r Registration) attributes() [][2]string {
 //
 // Install fails with ErrStock if pbs_cgroups is enabled and must not be disabled. It also fails if
 // hookhost did not create the hook of that name, and if a hook of another name is ours and enabled.
+// Only pbs_cgroups itself is replaced, if it is as PBS delivers it.
 func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -124,15 +127,17 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 				"Give --name %[1]s, or remove that hook: hookhost openpbs uninstall --name %[1]s", h.Name, r.Name)
 		}
 	}
-	note := ""
+	have, note, ours := Hook{}, "", false
 	if existing != nil {
-		var ours bool
-		if note, ours = Ours(existing.Script); !ours && !existing.blank() {
-			return nil, fmt.Errorf("hook %s exists already and is not hookhost's: choose another name, or delete it: "+
-				"qmgr -c 'delete hook %[1]s'", r.Name)
+		have = *existing
+		note, ours = Ours(have.Script)
+	}
+	if !ours && !have.blank() {
+		if err := r.checkReplace(existing); err != nil {
+			return nil, err
 		}
 	}
-	takeOver := stock.Enabled()
+	takeOver := stock.Enabled() && !(ours && r.Name == Stock)
 	if takeOver && !r.DisableStock {
 		return nil, ErrStock
 	}
@@ -148,36 +153,35 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 	}
 	content := func(kind string, want, have []byte) {
 		if string(want) != string(have) {
-			list = append(list, Command{Directive: fmt.Sprintf("import hook %s %s base64 -", r.Name, kind),
-				Input: encode(want)})
+			list = append(list, r.importing(kind, want))
 		}
 	}
-	have := Hook{}
-	if existing != nil {
-		have = *existing
-	} else {
+	if existing == nil {
 		list = append(list, Command{Directive: "create hook " + r.Name})
 	}
 	installed := existing.installed()
 	enable := !installed || takeOver && !have.Enabled()
-	if enable {
+	if enable { // the note first: it has to survive an interruption
+		content(typeScript, script(pending, note), have.Script)
 		if have.Attributes["enabled"] != "false" {
 			set(r.Name, "enabled", "false")
 		}
-		content(typeScript, script(pending, note), have.Script)
 	} else {
 		content(typeScript, Script(note), have.Script)
+	}
+	if r.replaces(existing) && bytes.Equal(have.Config, r.Delivered.Config) {
+		content(typeConfig, []byte(NoConfig), have.Config)
 	}
 	if installed {
 		r.More = slices.Concat(r.More, strings.Split(have.Attributes["event"], ","))
 	}
 	for _, a := range r.attributes() {
 		value := have.Attributes[a[0]]
-		if !sameList(value, a[1]) && !(installed && r.preserves(a[0], value)) {
+		if !sameList(value, a[1]) && !((installed || r.replaces(existing)) && r.preserves(a[0], value)) {
 			set(r.Name, a[0], a[1])
 		}
 	}
-	if takeOver {
+	if takeOver && r.Name != Stock {
 		set(Stock, "enabled", "false")
 	}
 	if enable {
@@ -193,8 +197,9 @@ func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 	return existing.installed() && !existing.Enabled() && !stock.Enabled()
 }
 
-// Uninstall returns the directives that delete the hook and undo Install's other changes. There are
-// none if no hook has that name. Uninstall fails if hookhost did not create the hook.
+// Uninstall returns the directives that delete the hook and undo Install's other changes. If the
+// hook is pbs_cgroups, they make it the stock hook again. There are none if no hook has that name.
+// Uninstall fails if hookhost did not create the hook.
 func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if existing == nil {
 		return nil, nil
@@ -206,6 +211,9 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	var list []Command
 	if existing.Enabled() {
 		list = append(list, Command{Directive: "set hook " + r.Name + " enabled = false"})
+	}
+	if r.replaces(existing) {
+		return append(list, r.restore(existing, note == Stock)...), nil
 	}
 	if note == Stock && stock != nil && !stock.Enabled() {
 		list = append(list, Command{Directive: "set hook " + Stock + " enabled = true"})
@@ -222,13 +230,14 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 // it belongs to nobody.
 func (h *Hook) blank() bool { return len(h.Script) == 0 }
 
-// running reports whether MoM calls the hook.
-func (h *Hook) running() bool { return h.Enabled() && !h.blank() && h.Attributes["event"] != "" }
-
 // installed reports whether the hook's installation was completed: it runs, or somebody has
 // disabled it since.
 func (h *Hook) installed() bool {
-	return h != nil && (h.running() || !h.blank() && h.Attributes["event"] != "" && !isPending(h.Script))
+	if h == nil || h.Attributes["event"] == "" {
+		return false
+	}
+	_, ours := Ours(h.Script)
+	return ours && !isPending(h.Script)
 }
 
 // sameList compares comma lists regardless of order.

@@ -3,7 +3,6 @@ package openpbs
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -155,51 +154,90 @@ func apply(t *testing.T, hooks map[string]*Hook, c Command) {
 	}
 }
 
-// Wherever an installation breaks off, no half hook is called, and doing it again finishes it.
+// delivered is pbs_cgroups as PBS has it, enabled or not, with an order of the site.
+func delivered(enabled string) *Hook {
+	return &Hook{Name: Stock, Script: []byte("import json\n"), Config: []byte("{}\n"), Attributes: map[string]string{
+		"type": "site", "enabled": enabled, "event": "execjob_begin,exechost_periodic", "user": "pbsadmin",
+		"alarm": "90", "freq": "120", "order": "7", "debug": "false", "fail_action": "offline_vnodes"}}
+}
+
+// Wherever an installation breaks off, no half hook is called, and doing it again finishes it. What
+// uninstall leaves is the stock hook as it was, also where ours has its name.
 func TestInstallBreaksOffAnywhere(t *testing.T) {
-	r := Default()
-	r.DisableStock = true
-	stock := func() *Hook {
-		return &Hook{Name: Stock, Attributes: map[string]string{"enabled": "true", "event": "execjob_begin"},
-			Script: []byte("x")}
+	for _, name := range []string{Default().Name, Stock} {
+		for _, enabled := range []string{"true", "false"} {
+			t.Run(name+" "+enabled, func(t *testing.T) {
+				r := Default()
+				r.Name, r.DisableStock, r.Delivered = name, true, delivered("false")
+				breaksOffAnywhere(t, r, enabled)
+			})
+		}
 	}
-	all, err := r.Install(nil, stock())
-	must.NoError(t, err)
+	r := Default()
+	for _, r.Name = range []string{r.Name, Stock} {
+		stock := delivered("true")
+		if _, err := r.Install(map[string]*Hook{Stock: stock}[r.Name], stock); err == nil {
+			t.Errorf("%s: no error without consent", r.Name)
+		}
+	}
+}
+
+func breaksOffAnywhere(t *testing.T, r Registration, enabled string) {
+	start := func() map[string]*Hook { return map[string]*Hook{Stock: delivered(enabled)} }
+	install := func(hooks map[string]*Hook) []Command {
+		t.Helper()
+		list, err := r.Install(hooks[r.Name], hooks[Stock])
+		must.NoError(t, err)
+		return list
+	}
+	all := install(start())
 	for done := range len(all) + 1 {
-		hooks := map[string]*Hook{Stock: stock()}
-		for _, c := range all[:done] {
-			apply(t, hooks, c)
+		hooks := start()
+		do := func(list []Command) {
+			t.Helper()
+			for _, c := range list {
+				apply(t, hooks, c)
+			}
+		}
+		do(all[:done])
+		// The last only says that it is done. Until the second an enabled stock hook stays that.
+		if h := hooks[r.Name]; done < len(all)-1 && done > 1 && h.Enabled() && h.Attributes["event"] != "" {
+			t.Errorf("after %d directives it is called", done)
+		}
+		do(install(hooks))
+		if list := install(hooks); len(list) != 0 {
+			t.Errorf("after %d directives and once more: %v", done, list)
 		}
 		h := hooks[r.Name]
-		if h.running() != (done >= len(all)-1) { // the last one only says that it is done
-			t.Errorf("after %d directives: running %t", done, h.running())
+		note, ours := Ours(h.Script)
+		if want := map[string]string{"true": Stock}[enabled]; !ours || note != want || !h.Enabled() {
+			t.Errorf("after %d directives and once more: note %q, want %q, enabled %t", done, note, want, h.Enabled())
 		}
-		again, err := r.Install(h, hooks[Stock])
-		if err != nil {
-			t.Fatalf("after %d directives: %v", done, err)
-		}
-		for _, c := range again {
-			apply(t, hooks, c)
-		}
-		h = hooks[r.Name]
-		if list, err := r.Install(h, hooks[Stock]); err != nil || len(list) != 0 {
-			t.Errorf("after %d directives and once more: %v, %v", done, list, err)
-		}
-		if note, ours := Ours(h.Script); !ours || note != Stock || hooks[Stock].Enabled() || !h.running() {
-			t.Errorf("after %d directives and once more: note %q, stock enabled %t", done, note, hooks[Stock].Enabled())
+		if bytes.Equal(h.Config, r.Delivered.Config) || r.Name != Stock && hooks[Stock].Enabled() {
+			t.Errorf("after %d directives and once more: configuration %q, stock hook %v", done, h.Config, hooks[Stock])
 		}
 		out, err := r.Uninstall(h, hooks[Stock])
 		must.NoError(t, err)
-		for _, c := range out {
-			apply(t, hooks, c)
-		}
-		if hooks[r.Name] != nil || !hooks[Stock].Enabled() {
-			t.Errorf("after %d directives, once more and uninstall: %v", done, hooks)
-		}
+		do(out)
+		must.Equal(t, fmt.Sprintf("after %d directives, once more and uninstall", done), start(), hooks)
 	}
-	r.DisableStock = false
-	if _, err := r.Install(nil, stock()); !errors.Is(err, ErrStock) {
-		t.Errorf("without consent: %v", err)
+}
+
+// What a site has changed of the stock hook would be lost.
+func TestInstallReplacesOnlyTheHookThatPBSDelivers(t *testing.T) {
+	r := Default()
+	r.Name, r.Delivered = Stock, delivered("false")
+	for want, change := range map[string]func(*Hook){
+		"has a script of this site":        func(h *Hook) { h.Script = []byte("import pbs\n") },
+		"has a configuration of this site": func(h *Hook) { h.Config = []byte("{ }\n") },
+		"exists already":                   func(*Hook) { r.Delivered = nil },
+	} {
+		h := delivered("false")
+		change(h)
+		if _, err := r.Install(h, h); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		r.Delivered = delivered("false")
 	}
 }
 
@@ -211,7 +249,6 @@ func TestCheckRefusesABadRegistration(t *testing.T) {
 		"actions":  func(r *Registration) { r.FailAction = "none,offline_vnodes" },
 		"action":   func(r *Registration) { r.FailAction = "pray" },
 		"reserved": func(r *Registration) { r.Name = "PBS_x" },
-		"stock":    func(r *Registration) { r.Name = Stock },
 		"blank":    func(r *Registration) { r.Name = "a b" },
 	} {
 		r := Default()

@@ -7,6 +7,7 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
+// docs/openpbs-reference.md promises these paths to other programs.
 func TestDevicesAt(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -32,7 +32,7 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 	}
 	findings := []Finding{n.examineShim(dir, name)}
 	called := findings[0].Status != Impossible
-	if called && dir.Enabled(openpbs.Stock) {
+	if called && name != openpbs.Stock && dir.Enabled(openpbs.Stock) {
 		findings = append(findings, degraded("PBS hook "+openpbs.Stock,
 			"is enabled beside hookhost's: both confine each job, in cgroups of the same name",
 			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'"))

@@ -118,12 +118,11 @@ func (q *qmgr) resources() (map[string]*openpbs.Resource, error) {
 	return openpbs.ParseResources(text), nil
 }
 
-// others returns the enabled hooks of all with their scripts, except the one of that name and
-// pbs_cgroups.
+// others returns the enabled hooks of all with their scripts, except the one of that name.
 func (q *qmgr) others(all map[string]*openpbs.Hook, name string) ([]*openpbs.Hook, error) {
 	var others []*openpbs.Hook
 	for _, h := range all {
-		if h.Name == name || h.Name == openpbs.Stock || !h.Enabled() {
+		if h.Name == name || !h.Enabled() {
 			continue
 		}
 		h, err := q.hook(all, h.Name)

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // Registrar registers hookhost's hook on the host of the PBS server. Its methods print each step.
@@ -23,6 +24,9 @@ type Registrar struct {
 func (r *Registrar) Install() error {
 	q, all, existing, err := r.open("hookhost openpbs print")
 	if err != nil {
+		return err
+	}
+	if err := r.readDelivered(); err != nil {
 		return err
 	}
 	stock := all[openpbs.Stock]
@@ -105,6 +109,9 @@ func (r *Registrar) Uninstall(nativeOnly bool) error {
 	if err != nil {
 		return err
 	}
+	if err := r.readDelivered(); err != nil {
+		return err
+	}
 	list, err := r.Registration.Uninstall(existing, all[openpbs.Stock])
 	if err != nil {
 		return err
@@ -128,8 +135,22 @@ func (r *Registrar) Uninstall(nativeOnly bool) error {
 	if r.DryRun {
 		return nil
 	}
-	if err := r.removed(r.Registration.Name); err != nil {
-		return err
+	if r.Registration.Delivered == nil {
+		if err := r.removed(r.Registration.Name); err != nil {
+			return err
+		}
 	}
 	return r.reach(openpbs.Stock)
+}
+
+// readDelivered reads PBS's own hook if ours has its name.
+func (r *Registrar) readDelivered() error {
+	if r.Registration.Name != openpbs.Stock {
+		return nil
+	}
+	conf, err := r.Conf()
+	if err == nil {
+		r.Registration.Delivered, err = openpbs.ReadDelivered(pbs.Exec(conf))
+	}
+	return err
 }

@@ -1,0 +1,105 @@
+package openpbs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ReadDelivered reads pbs_cgroups as PBS delivers it, below PBS_EXEC. PBS's installation copies
+// these files to the server's hooks (pbs_postinstall). It returns nil if this PBS has no such hook.
+func ReadDelivered(exec string) (*Hook, error) {
+	for _, lib := range []string{"lib64", "lib"} {
+		dir := MoMHooks(filepath.Join(exec, lib, "python/altair/pbs_hooks")) // NAME.PY, NAME.HK, NAME.CF as in MoM's
+		h, err := dir.Hook(Stock)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			h.Script, err = os.ReadFile(dir.Script(Stock))
+		}
+		if err == nil {
+			h.Config, err = os.ReadFile(dir.Config(Stock))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("hook %s of PBS: %w", Stock, err)
+		}
+		return h, nil
+	}
+	return nil, nil
+}
+
+// replaces reports whether the registration is pbs_cgroups by name, in the place of PBS's hook.
+func (r Registration) replaces(existing *Hook) bool {
+	return r.Name == Stock && r.Delivered != nil && existing != nil && !existing.blank()
+}
+
+// checkReplace returns an error if a hook that is not ours must not be replaced. Only pbs_cgroups
+// may be, if its script and configuration are PBS's, so that Uninstall can restore them.
+func (r Registration) checkReplace(existing *Hook) error {
+	if !r.replaces(existing) {
+		return fmt.Errorf(foreign+": qmgr -c 'delete hook %[1]s'", r.Name)
+	}
+	for _, part := range []struct {
+		what, kind, suffix string
+		same               bool
+	}{
+		{"script", typeScript, "PY", bytes.Equal(existing.Script, r.Delivered.Script)},
+		{"configuration", typeConfig, "CF", bytes.Equal(existing.Config, r.Delivered.Config)},
+	} {
+		if !part.same {
+			return fmt.Errorf(changedHere, Stock, part.what, part.kind, part.suffix)
+		}
+	}
+	return nil
+}
+
+const foreign = "hook %[1]s exists already and is not hookhost's: choose another name (--name), or delete it"
+
+const changedHere = "hook %[1]s has a %[2]s of this site, which would be lost. " +
+	"Save it: qmgr -c 'export hook %[1]s %[3]s default' >FILE. Then give the hook PBS's: " +
+	"qmgr -c 'import hook %[1]s %[3]s default PBS_EXEC/lib/python/altair/pbs_hooks/%[1]s.%[4]s'"
+
+// restore returns the directives that make our disabled pbs_cgroups the hook that PBS delivers.
+// order, alarm, freq and fail_action stay, as they do at an installation.
+func (r Registration) restore(existing *Hook, enable bool) (list []Command) {
+	list = append(list, r.importing(typeConfig, r.Delivered.Config))
+	if event := r.Delivered.Attributes["event"]; !sameList(existing.Attributes["event"], event) {
+		list = append(list, Command{Directive: fmt.Sprintf("set hook %s event = %q", Stock, event)})
+	}
+	if enable { // before the script, which has the note that says so
+		list = append(list, Command{Directive: "set hook " + Stock + " enabled = true"})
+	}
+	return append(list, r.importing(typeScript, r.Delivered.Script))
+}
+
+// printReplace is checkReplace for Print: what the script does with a hook that is not ours.
+func (r Registration) printReplace() string {
+	if r.Name != Stock {
+		return fmt.Sprintf("fail \""+foreign+"\"", r.Name)
+	}
+	changed := func(what, kind, suffix string) string { return fmt.Sprintf(changedHere, Stock, what, kind, suffix) }
+	return fmt.Sprintf(`
+		same %[1]s PY || fail "%[2]s"
+		same %[3]s CF || fail "%[4]s"
+		`, typeScript, changed("script", typeScript, "PY"), typeConfig, changed("configuration", typeConfig, "CF"))
+}
+
+const scriptDelivered = `
+dir=${PBS_EXEC:-/opt/pbs}/lib64/python/altair/pbs_hooks
+[ -e "$dir/pbs_cgroups.PY" ] || dir=${PBS_EXEC:-/opt/pbs}/lib/python/altair/pbs_hooks
+same() { qmgr -c "export hook pbs_cgroups $1 default" | cmp -s - "$dir/pbs_cgroups.$2"; }
+`
+
+const scriptReplace = `
+if [ "$line" != none ] && [ -e "$dir/pbs_cgroups.PY" ]; then
+	replaces=yes
+	! same %[1]s CF || config='import hook pbs_cgroups %[1]s base64 -
+%[2]s
+
+'
+fi
+`
