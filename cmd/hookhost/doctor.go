@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookhost/hookhost/internal/api"
 	"github.com/hookhost/hookhost/internal/doctor"
 	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/report"
@@ -26,7 +29,9 @@ line counts the findings, and problems come first. Each item is ok, degraded
 (works with restrictions), impossible here, or unknown (until the daemon or a
 job has run). An arrow marks the remedy.
 
-Exit status: 0; 1 if a configured hook cannot work.`,
+Exit status: 0; 1 if a configured hook cannot work. If root runs doctor with the
+daemon's configuration, the daemon reports the result to PBS: the resource
+hookhost of this host's vnodes is "ok", or "degraded" with exit status 1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.readSettings(c.named)
 			if err != nil {
@@ -45,7 +50,9 @@ Exit status: 0; 1 if a configured hook cannot work.`,
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Blocks }) {
+			blocked := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Blocks })
+			c.reportExamination(cmd.Context(), s, !blocked)
+			if blocked {
 				return &exitError{status: 1}
 			}
 			return nil
@@ -53,6 +60,20 @@ Exit status: 0; 1 if a configured hook cannot work.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// reportExamination reports the result to the daemon if the daemon has this configuration. Without
+// a daemon there is nothing to report, and users may not.
+func (c *cli) reportExamination(ctx context.Context, s settings.Settings, ok bool) {
+	client, err := api.Dial(c.Socket)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	info, err := client.Node(ctx)
+	if err == nil && info.Config != nil && info.Config.File == cmp.Or(s.Path, c.Config) {
+		_ = client.Examined(ctx, ok) // a daemon before an upgrade does not have it
+	}
 }
 
 // examined returns the data about the node that doctor needs.

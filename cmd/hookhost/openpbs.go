@@ -22,8 +22,8 @@ passes pbs_mom's events to the daemon of each node.
   config     check the configuration of all nodes and give it to PBS, which
              sends it to them
   uninstall  remove the hook and undo what install changed. The resources
-             diag_messages, host_usage and container stay, because jobs have
-             them
+             diag_messages, host_usage, hookhost and container stay, because
+             jobs have them
 
 On a node, install --native replaces PBS_EXEC/bin/pbs_python by a program that
 handles hookhost's hook without starting Python. For everything else, that

@@ -78,7 +78,8 @@ func scriptRegistration(ts *testscript.TestScript, args []string) {
 	if !strings.HasSuffix(string(text), "\n"+string(openpbs.Shim())) || noted != strings.Join(args, "") {
 		ts.Fatalf("the script is not the shim, or notes %q", noted)
 	}
-	if known := ts.ReadFile("pbs/resources"); known != "diag_messages string\nhost_usage string\n" {
+	const resources = "diag_messages string\nhookhost string,flag=h\nhost_usage string\n"
+	if known := ts.ReadFile("pbs/resources"); known != resources {
 		ts.Fatalf("custom resources: %q", known)
 	}
 }

@@ -46,8 +46,16 @@ func (c *cli) serve(cmd *cobra.Command) error {
 	defer stop()
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, unix.SIGHUP)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	doctor := []string{self, "doctor", "--state", c.State, "--socket", c.Socket}
+	if c.named {
+		doctor = append(doctor, "--config", c.Config)
+	}
 	return daemon.Serve(ctx, daemon.Options{
 		Paths: c.Paths, Settings: s, Version: version, Log: newLog(s.File), Reload: reload,
-		Invoked: os.Getenv("INVOCATION_ID") != "",
+		Invoked: os.Getenv("INVOCATION_ID") != "", Doctor: doctor,
 	})
 }

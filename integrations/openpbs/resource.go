@@ -21,6 +21,10 @@ func ParseResources(text string) map[string]*Resource {
 // host. If the server does not know one of a job's resources_used, it rejects all of them.
 var byHost = []string{"diag_messages", "host_usage"}
 
+// stateResource is the state of hookhost on a vnode. With the flag h, a chunk of select can ask for
+// it.
+const stateResource = "hookhost"
+
 // containerResource is the custom resource with which a job names its image. Without the flag m,
 // MoM does not get it.
 const containerResource = "container"
@@ -31,6 +35,7 @@ func (r Registration) resources() map[string]string {
 	for _, name := range byHost {
 		create[name] = "create resource " + name + " type = string"
 	}
+	create[stateResource] = "create resource " + stateResource + " type=string,flag=h"
 	if r.Container {
 		create[containerResource] = "create resource " + containerResource + " type=string,flag=m"
 	}

@@ -5,12 +5,13 @@ import "testing"
 func TestResourcesAreMadeOnceOnly(t *testing.T) {
 	const head = "#\n# Create resources and set their properties.\n#\n"
 	const diag, used = "Resource diag_messages\n    type = s\n\n", "Resource host_usage\n    type = string\n\n"
+	const state = "Resource hookhost\n    type = string\n    flag = h\n\n"
 	for list, missing := range map[string]int{
-		"": 2,
-		head + "Resource hpmem\n    type = size\n    flag = hm\n\n": 2,
-		head + "Resource diag_messages_2\n    type = string\n\n":    2,
-		head + "Resource hpmem\n    type = size\n\n" + diag:         1,
-		head + diag + used: 0,
+		"": 3,
+		head + "Resource hpmem\n    type = size\n    flag = hm\n\n": 3,
+		head + "Resource diag_messages_2\n    type = string\n\n":    3,
+		head + "Resource hpmem\n    type = size\n\n" + diag:         2,
+		head + diag + state + used:                                  0,
 	} {
 		if got := Default().MakeResources(ParseResources(list)); len(got) != missing {
 			t.Errorf("%q: %v", list, got)
@@ -25,7 +26,7 @@ func TestContainerResourceIsMadeOnRequest(t *testing.T) {
 		"Resource diag_messages\n    type = string\n\n": "create resource container type=string,flag=m",
 		"Resource container\n    type = string\n\n":     "create resource diag_messages type = string",
 	} {
-		list += "Resource host_usage\n    type = string\n\n"
+		list += "Resource hookhost\n    type = string\n\nResource host_usage\n    type = string\n\n"
 		if got := r.MakeResources(ParseResources(list)); len(got) != 1 || got[0].Directive != want {
 			t.Errorf("%q: %v, want %s", list, got, want)
 		}

@@ -17,10 +17,14 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
+type doctor struct{}
+
+func (doctor) Examined(bool) {}
+
 func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 	b := &backend{jobs: []Job{job("1.srv", 0), job("2.srv", nobody), job("3.srv", -1)}}
 	socket := serve(t, b, func(s *Server) {
-		s.MoM, s.Logins = &pbsMoM{}, &logins{}
+		s.MoM, s.Logins, s.Doctor = &pbsMoM{}, &logins{}, doctor{}
 		s.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "jobs 3") })
 	})
 	begin := `{"job":{"id":"12.srv"}}`
@@ -33,6 +37,8 @@ func TestRoutesAreOpenToRootOrToTheJobsOwner(t *testing.T) {
 		{"POST", "/v1/events/nonsense", begin, 400, 403},
 		{"GET", "/v1/events/execjob_begin", "", 404, 404},
 		{"POST", "/v1/reload", "", 200, 403},
+		{"POST", "/v1/doctor", `{"ok":true}`, 200, 403},
+		{"POST", "/v1/doctor", "yes", 400, 403},
 		{"POST", "/v1/pbs/event", "x", 200, 403},
 		{"GET", "/v1/pbs/event", "", 404, 404},
 		{"POST", "/v1/login", `{"user":"alice","uid":65534}`, 200, 403},

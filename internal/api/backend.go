@@ -48,6 +48,10 @@ type Node interface {
 	NewJobID(ctx context.Context) (string, error)
 }
 
+// Doctor gets the result of each `hookhost doctor` of root that examined the node with the host's
+// configuration: ok if every configured hook can work.
+type Doctor interface{ Examined(ok bool) }
+
 // Processes answers questions about processes. Its methods fail with ErrNotFound.
 type Processes interface {
 	// Number returns the pid here of the process that caller, a process of this host, calls pid.

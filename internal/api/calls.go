@@ -115,6 +115,19 @@ func (s *Server) reload(_ Peer, r *http.Request) (any, error) {
 	return struct{}{}, s.Node.Reload(context.WithoutCancel(r.Context()))
 }
 
+type examination struct {
+	OK bool `json:"ok"`
+}
+
+func (s *Server) examined(_ Peer, r *http.Request) (any, error) {
+	var e examination
+	if err := decodeBody(r.Body, &e); err != nil {
+		return nil, err
+	}
+	s.Doctor.Examined(e.OK)
+	return struct{}{}, nil
+}
+
 // decodeBody reads exactly one JSON value.
 func decodeBody(r io.Reader, v any) error {
 	d := json.NewDecoder(r)

@@ -197,6 +197,12 @@ func (c *Client) Reload(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/reload", nil, &struct{}{})
 }
 
+// Examined reports the result of `hookhost doctor`, which examined this node with the configuration
+// of the host: ok if every configured hook can work.
+func (c *Client) Examined(ctx context.Context, ok bool) error {
+	return c.call(ctx, http.MethodPost, "/v1/doctor", examination{ok}, &struct{}{})
+}
+
 // get returns the answer to a GET request.
 func get[T any](ctx context.Context, c *Client, path string) (answer T, err error) {
 	err = c.call(ctx, http.MethodGet, path, nil, &answer)

@@ -32,6 +32,7 @@ type daemon struct {
 	delivery  *delivery.Delivery
 	leftovers *leftovers
 	refusals  *refusals
+	doctor    *doctor
 	meter     *meter
 	metrics   *metrics.Metrics
 	endpoint  *metrics.Endpoint
@@ -92,7 +93,8 @@ func open(o *Options) (*daemon, error) {
 		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime,
 	}
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
-	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, log: log}
+	d.doctor = newDoctor(o.Doctor, log)
+	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, doctor: d.doctor, log: log}
 	d.openMetrics()
 	if err := d.openHost(cfg, self, kernel); err != nil {
 		return nil, err
@@ -132,6 +134,7 @@ func (d *daemon) configured() {
 		d.jobs.forgetLimits()
 	}
 	d.listenForScrapes()
+	d.doctor.ask()
 }
 
 // Handle carries out an event.

@@ -29,6 +29,7 @@ type pbsMoM struct {
 	host   *host.Host
 	store  *jobstate.Store
 	procfs *kernfs.FS
+	doctor *doctor
 	log    *logrus.Entry
 
 	offlining sync.Mutex // guards the notes of vnodes that are offline
@@ -96,6 +97,9 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		changes := e.Failed("error", text, e.Refusable(), text)
 		e.Incomplete(changes, text, m.customResources(call.Caller))
 		return changes
+	}
+	if ok := m.doctor.verdict.Load(); ok != nil {
+		e.AddState(v.Outcome, m.conf.file.Load().Host.Enabled, *ok)
 	}
 	changes := m.changes(e, v, call)
 	if req.Event == hostapi.EventBegin && v.Reject && v.Kind == hostapi.KindBusy {

@@ -28,6 +28,7 @@ type Options struct {
 	Log      *logrus.Logger
 	Reload   <-chan os.Signal // triggers a reload of the configuration and the hooks
 	Invoked  bool             // systemd has set INVOCATION_ID, which a shell's children may have inherited
+	Doctor   []string         // the command that examines this node and reports to the daemon; nil for none
 }
 
 // longestEvent is how long a daemon that stops waits for its events. It is longer than a built-in
@@ -83,9 +84,12 @@ func Serve(ctx context.Context, o Options) error {
 	entry := o.Log.WithFields(logrus.Fields{"version": o.Version, "node": d.conf.node, "socket": o.Socket})
 	entry.Info("hookhost serves")
 	o.notify(sdnotify.SdNotifyReady)
+	examining, stopExamining := context.WithCancel(ctx)
+	defer stopExamining()
 	go func() { // starting hooks and ending jobs may take long; events need not wait
 		d.host.AwaitStart(ctx)
 		close(d.jobs.started)
+		go d.doctor.run(examining)
 		d.reconcile(ctx)
 	}()
 	for {
@@ -106,6 +110,7 @@ func Serve(ctx context.Context, o Options) error {
 func (d *daemon) server() *api.Server {
 	s := api.NewServer(d, d.jobs, d, d.processes)
 	s.Reports, s.MoM, s.Logins, s.Host, s.Refused = d.jobs, d.mom, d, d.conf.node, d.refusals.note
+	s.Doctor = d.doctor
 	s.Meter, s.Metrics, s.ErrorLog = d.meter, d.endpoint.Handler, d.endpoint.ErrorLog
 	return s
 }

@@ -57,6 +57,7 @@ func newMetrics(n *node) *Metrics {
 	counts := Counts{
 		Counts:         host.Counts{OOMKills: 5, Adopted: 6},
 		Hooks:          []Hook{{Name: "cgroup", Up: true, Restarts: 1, Crashes: 1}, {Name: "mpi"}},
+		DoctorOK:       new(true),
 		ReportsWritten: 8, ReportFailures: 9, Refused: map[string]int64{"denied": 4},
 	}
 	names := n.names

@@ -9,7 +9,8 @@ import (
 // Counts holds the daemon's own counters since its start.
 type Counts struct {
 	host.Counts
-	Hooks []Hook
+	Hooks    []Hook
+	DoctorOK *bool // nil as long as it is not known
 
 	ReportsWritten, ReportFailures int64
 	Refused                        map[string]int64 // calls and connections, by the kind of the error
@@ -33,6 +34,8 @@ var (
 		"How often the hook's program was restarted.", hookLabels, nil)
 	hookCrashes = prometheus.NewDesc("hookhost_hook_crashes_total",
 		"How often the hook's program crashed, failed to start or was killed by its alarm.", hookLabels, nil)
+	doctorOK = prometheus.NewDesc("hookhost_doctor_ok",
+		"1 if hookhost doctor last found that every configured hook can work, else 0.", nil, nil)
 	oomKills = prometheus.NewDesc("hookhost_oom_kills_total",
 		"Processes of jobs that the kernel killed because memory ran out.", nil, nil)
 	adopted = prometheus.NewDesc("hookhost_strays_adopted_total",
@@ -48,7 +51,7 @@ var (
 // Describe sends what Collect may send.
 func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		hookUp, hookRestarts, hookCrashes, oomKills, adopted, written, writeFailures, refusedCalls,
+		hookUp, hookRestarts, hookCrashes, doctorOK, oomKills, adopted, written, writeFailures, refusedCalls,
 	} {
 		ch <- d
 	}
@@ -57,12 +60,11 @@ func (c *nodeCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect reads no file.
 func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	n, s := c.opt.Counts(), &sink{}
+	if n.DoctorOK != nil {
+		s.gauge(doctorOK, float(*n.DoctorOK))
+	}
 	for _, h := range n.Hooks {
-		up := 0.0
-		if h.Up {
-			up = 1
-		}
-		s.gauge(hookUp, up, h.Name)
+		s.gauge(hookUp, float(h.Up), h.Name)
 		s.counter(hookRestarts, float64(h.Restarts), h.Name)
 		s.counter(hookCrashes, float64(h.Crashes), h.Name)
 	}
@@ -74,4 +76,12 @@ func (c *nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		s.counter(refusedCalls, float64(count), kind)
 	}
 	s.sendTo(ch)
+}
+
+// float returns a condition as a gauge: 1 or 0.
+func float(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

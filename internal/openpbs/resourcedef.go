@@ -16,6 +16,10 @@ const (
 	HostUsage    = "host_usage"
 )
 
+// HookhostState is the custom resource of vnodes with which a job asks for nodes on which hookhost
+// works: see AddState.
+const HookhostState = "hookhost"
+
 // Custom are the custom resources that a server knows, by name. If MoM sends one that the server
 // does not know, the server rejects all resources_used of the job (src/server/req_jobobit.c).
 type Custom map[string]bool

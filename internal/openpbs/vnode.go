@@ -28,6 +28,37 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom, o Off
 	e.addOffline(c, out, o)
 }
 
+// AddState adds the state of hookhost on this host to the vnodes of an outcome: ok, or degraded if
+// a configured hook cannot work. It does so only for a startup or a periodic that MoM sends. If
+// hookhost leaves the host alone, vnodes have no state. At a periodic it adds only what differs
+// from the vnode_list, in which MoM repeats the answers to earlier events.
+func (e *Event) AddState(out *hostapi.Outcome, enabled, ok bool) {
+	event := e.Request.Event
+	if event != hostapi.EventStartup && event != hostapi.EventPeriodic || len(e.Request.VnodeList) == 0 {
+		return
+	}
+	state := ""
+	switch {
+	case enabled && ok:
+		state = "ok"
+	case enabled:
+		state = "degraded"
+	}
+	vnodes := map[string]*hostapi.Vnode{}
+	maps.Copy(vnodes, out.Vnodes)
+	// The vnodes of the event, and those that a hook adds.
+	for _, name := range slices.AppendSeq(e.vnodeNames(), maps.Keys(out.Vnodes)) {
+		told := ""
+		if known := e.Request.VnodeList[name]; known != nil {
+			told = known.ResourcesAvailable[HookhostState]
+		}
+		if told != state || event == hostapi.EventStartup && state != "" {
+			vnodes[name] = withAvailable(vnodes[name], hostapi.Resources{HookhostState: state})
+		}
+	}
+	out.Vnodes = vnodes
+}
+
 // withResources makes the server create the resources by host that it does not know. If a vnode has
 // an unknown resource, the server creates it with a suitable type and sends it to all MoMs
 // (src/server/node_manager.c, update2_to_vnode). The vnode does not keep the empty value.
@@ -41,16 +72,21 @@ func withResources(vnodes map[string]*hostapi.Vnode, node string, custom Custom)
 	if len(missing) == 0 {
 		return vnodes
 	}
-	var v hostapi.Vnode
-	if known := vnodes[node]; known != nil {
-		v = *known
-	}
-	maps.Copy(missing, v.ResourcesAvailable)
-	v.ResourcesAvailable = missing
 	with := map[string]*hostapi.Vnode{}
 	maps.Copy(with, vnodes)
-	with[node] = &v
+	with[node] = withAvailable(vnodes[node], missing)
 	return with
+}
+
+// withAvailable returns a vnode that also has these resources. v may be nil.
+func withAvailable(v *hostapi.Vnode, resources hostapi.Resources) *hostapi.Vnode {
+	var with hostapi.Vnode
+	if v != nil {
+		with = *v
+	}
+	maps.Copy(resources, with.ResourcesAvailable)
+	with.ResourcesAvailable = resources
+	return &with
 }
 
 // isVnodeName rejects what would break a line of OUT.

@@ -15,7 +15,7 @@ from ptl.utils.pbs_dshutils import TimeOut
 
 # The hooks and the resources of hookhost.
 HOOKS = {"hookhost", "hookhost_cgswap"}
-RESOURCES = {"diag_messages", "host_usage"}
+RESOURCES = {"diag_messages", "host_usage", "hookhost"}
 
 
 class Always(Plugin):
