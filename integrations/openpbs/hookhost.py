@@ -376,14 +376,18 @@ class Call:
 
     def down(self, outcome):
         """Takes the vnodes offline where nobody answers a begin. They stay so until somebody answers; a server that was restarted meanwhile has
-        lost the comment. Returns what is to be said of them."""
+        lost the comment. Vnodes with hookhost=ok become degraded. Returns what is to be said of them."""
         if outcome == "reject" and self.name == "execjob_begin" and self.settings["offline"] == "true":
             open(self.mark(), "w").close()
             return [self.offline(name, DOWN) for name in self.own()]
-        if self.name == "exechost_periodic" and os.path.exists(self.mark()):
-            lost = [name for name, (state, comment) in (self.server() or {}).items() if state & pbs.ND_OFFLINE and DOWN not in comment]
-            return ["%s: its comment was lost" % self.offline(name, DOWN) for name in lost]
-        return []
+        if self.name != "exechost_periodic":
+            return []
+        for vnode in self.event.vnode_list.values():
+            if getattr(vnode.resources_available, "hookhost", None) == "ok":
+                vnode.resources_available["hookhost"] = "degraded"
+        known = self.server() if os.path.exists(self.mark()) else None
+        lost = [name for name, (state, comment) in (known or {}).items() if state & pbs.ND_OFFLINE and DOWN not in comment]
+        return ["%s: its comment was lost" % self.offline(name, DOWN) for name in lost]
 
     def do(self, verb, *f):
         event = self.event

@@ -510,6 +510,8 @@ func TestShimOffline(t *testing.T) {
 
 	const clear, cgroup = "offline_vnodes=0", "Hook cgroup: Unable to clean up one or more cgroups"
 	two := withVnode(periodic, "pbshost[1]", "pbshost[1]")
+	worked := strings.Replace(periodic, "\npbs.event().vnode_list",
+		"\n"+vnode("resources_available[hookhost]=ok")+"pbs.event().vnode_list", 1)
 	for _, tt := range []struct {
 		name, server string
 		silent       bool // nobody answers
@@ -544,6 +546,8 @@ func TestShimOffline(t *testing.T) {
 		{name: "nobody answers, and the server was restarted", server: "pbshost\toffline\t", silent: true,
 			want: []string{vnode("comment=" + text)}, stays: true,
 			log: "; vnode pbshost is offline already: its comment was lost\n"},
+		{name: "nobody answers, and hookhost worked", server: "pbshost\toffline\t" + text, silent: true, event: worked,
+			want: []string{vnode("resources_available[hookhost,string]=degraded")}, stays: true, log: "accepted: "},
 		{name: "nobody answers, and it was brought back by hand", server: "pbshost\tfree\t", silent: true, stays: true,
 			log: "accepted: "},
 	} {

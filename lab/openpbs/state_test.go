@@ -60,6 +60,11 @@ func TestJobAsksForNodesOnWhichHookhostWorks(t *testing.T) {
 	stateBecomes(t, bad, "ok")
 	waits.running()
 
+	on(t, bad, stopDaemon)
+	stateBecomes(t, bad, "degraded")
+	on(t, bad, startDaemon)
+	stateBecomes(t, bad, "ok")
+
 	settings(t, "[host]\nenabled = false", bad)
 	stateBecomes(t, bad, "")
 }

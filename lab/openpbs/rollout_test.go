@@ -1,0 +1,122 @@
+//go:build openpbs
+
+package openpbs_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
+)
+
+// confinedBy returns the hook that confines a job on a node, "" for none. pbs_cgroups has a file of
+// each job.
+func (j *job) confinedBy(node string) string {
+	j.t.Helper()
+	if len(j.cgroups(node)) == 0 {
+		return ""
+	}
+	if run(node, "test -e "+pbsHome+"/mom_priv/hooks/hook_data/'"+j.id+"'") == nil {
+		return "pbs_cgroups"
+	}
+	return "hookhost"
+}
+
+// over deletes jobs, and waits until no node has a cgroup of one. Nodes may be without a daemon.
+func over(t *testing.T, jobs []*job) {
+	t.Helper()
+	for _, j := range jobs {
+		on(t, nodes[0], "qdel "+j.id)
+	}
+	for _, j := range jobs {
+		j.finished()
+		for _, node := range nodes {
+			eventually(t, node+" has no cgroup of job "+j.id, func() bool { return len(j.cgroups(node)) == 0 })
+		}
+	}
+}
+
+// stockHook makes pbs_cgroups confine the jobs of all hosts except some, beside hookhost's hook.
+func stockHook(t *testing.T, except []string) {
+	t.Helper()
+	const delivered, mine = "/opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF", "/run/pbs_cgroups.json"
+	list := strings.ReplaceAll(`["`+strings.Join(except, `", "`)+`"]`, `[""]`, "[]")
+	first := fmt.Sprintf("sed '/exclude_hosts/{s/:.*/: %s,/;:a;n;ba}' ", list)
+	on(t, nodes[0], first+delivered+" >"+mine)
+	on(t, nodes[0], "qmgr -c 'import hook pbs_cgroups application/x-config default "+mine+"' 2>&1; "+
+		"qmgr -c 'set hook pbs_cgroups enabled = true'")
+	for _, node := range nodes {
+		dir := pbsHome + "/mom_priv/hooks/pbs_cgroups"
+		eventually(t, node+" has the stock hook's configuration", func() bool {
+			return run(node, "grep -m1 exclude_hosts "+dir+".CF | grep -qF ': "+list+",' && "+
+				"! grep -qx enabled=false "+dir+".HK") == nil
+		})
+	}
+}
+
+// A complex may have hookhost on some nodes, the stock hook on others, and neither on the rest. A
+// roll-out goes through such stages, and back: docs/at-scale.md.
+func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
+	threeNodes(t)
+	t.Cleanup(func() {
+		on(t, nodes[0], "qmgr -c 'set hook pbs_cgroups enabled = false'; qmgr -c 'import hook pbs_cgroups "+
+			"application/x-config default /opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF' 2>&1")
+		for _, node := range nodes { // what vnodes have is hookhost's again
+			must.NoError(t, reconfigure(node))
+		}
+	})
+	const only = "[host]\nenabled = \"host in: %s\""
+	one, two, three := nodes[0], nodes[1], nodes[2]
+	for _, stage := range []struct {
+		name, settings string
+		except         []string // of pbs_cgroups
+		without        []string // nodes without a daemon
+		want           []string // the hook by node
+	}{
+		{"the first node", fmt.Sprintf(only, one), []string{one, three}, nil,
+			[]string{"hookhost", "pbs_cgroups", ""}},
+		{"two nodes without hookhost", fmt.Sprintf(only, one) + "\n[shim]\nunconfined = true\nwait = \"0s\"",
+			[]string{one, three}, []string{two, three}, []string{"hookhost", "pbs_cgroups", ""}},
+		{"all nodes", "[host]\nenabled = true", nodes, nil, []string{"hookhost", "hookhost", "hookhost"}},
+		{"and back", "[host]\nenabled = false", nil, nil, []string{"pbs_cgroups", "pbs_cgroups", "pbs_cgroups"}},
+	} {
+		sendConfiguration(t, stage.settings)
+		stockHook(t, stage.except)
+		for _, node := range nodes {
+			switch _, err := output("root", node, "hookhost jobs"); {
+			case slices.Contains(stage.without, node):
+				on(t, node, stopDaemon)
+			case err != nil:
+				on(t, node, startDaemon)
+			}
+		}
+		out := shared(t)
+		wide := qsub(t, "alice", "-l select=3:ncpus=1:mem=64mb -l place=scatter", ". /etc/pbs.conf; "+
+			"$PBS_EXEC/bin/pbsdsh -- /bin/sh -c 'cat /proc/self/cgroup >"+out+"/$(hostname); sleep 1000'")
+		jobs := []*job{wide}
+		for _, node := range nodes {
+			jobs = append(jobs, qsub(t, "alice", small(node), "exec sleep 1000"))
+		}
+		for _, j := range jobs {
+			j.running()
+		}
+		for i, node := range nodes {
+			for what, j := range map[string]*job{"its job": jobs[1+i], "the job of three nodes": wide} {
+				if got := j.confinedBy(node); got != stage.want[i] {
+					t.Errorf("%s: %s: %s is confined by %q, want %q", stage.name, node, what, got, stage.want[i])
+				}
+			}
+			at := ""
+			eventually(t, "the task on "+node, func() bool {
+				at, _ = output("root", node, "cat "+out+"/"+node)
+				return at != ""
+			})
+			if strings.Contains(at, "/"+wide.id) != (stage.want[i] != "") {
+				t.Errorf("%s: the cgroup of a task on %s: %s", stage.name, node, at)
+			}
+		}
+		over(t, jobs)
+	}
+}
