@@ -3,12 +3,15 @@ package hookhost_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -57,6 +60,39 @@ func TestLinksOfPagesLead(t *testing.T) {
 				t.Errorf("%s: link to %s: no such heading", name, match[1])
 			}
 		}
+	}
+}
+
+// TestPlaybooksOfPagesAreValid parses each block of YAML, and has ansible check it where that is
+// installed.
+func TestPlaybooksOfPagesAreValid(t *testing.T) {
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	found := 0
+	for _, name := range pages(t) {
+		text, err := os.ReadFile(name)
+		must.NoError(t, err)
+		for _, match := range block.FindAllSubmatch(text, -1) {
+			found++
+			var plays []struct {
+				Hosts string
+				Tasks []map[string]any
+			}
+			if err := yaml.Unmarshal(match[1], &plays); err != nil || len(plays) == 0 || len(plays[0].Tasks) == 0 {
+				t.Errorf("%s: playbook: %v, %v", name, plays, err)
+			}
+			ansible, err := exec.LookPath("ansible-playbook")
+			if err != nil {
+				continue
+			}
+			file := filepath.Join(t.TempDir(), "playbook.yml")
+			must.NoError(t, os.WriteFile(file, match[1], 0o600))
+			if out, err := exec.Command(ansible, "--syntax-check", file).CombinedOutput(); err != nil {
+				t.Errorf("%s: playbook: %v: %s", name, err, out)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no page has a playbook")
 	}
 }
 

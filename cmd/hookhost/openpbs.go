@@ -72,6 +72,8 @@ func (f *openpbsFlags) attributes(cmd *cobra.Command) {
 		"also register the server's hook NAME_cgswap, for manage_cgswap")
 	fs.BoolVar(&r.Container, "container", false,
 		"also create the resource container, with which a job names its image")
+	fs.BoolVar(&r.Disabled, "disabled", false,
+		"do not enable a new hook yet, and leave pbs_cgroups as it is")
 	fs.BoolVar(&r.DisableStock, "disable-pbs-cgroups", false,
 		"disable the hook pbs_cgroups, which would also confine jobs")
 }

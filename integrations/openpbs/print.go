@@ -40,9 +40,12 @@ func (r Registration) Print(version string) ([]byte, error) {
 	}
 	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""),
 		marks("", Stock), marks(pending, Stock), r.printReplace())
-	if r.DisableStock {
+	switch {
+	case r.Disabled:
+		b.WriteString(scriptBeside)
+	case r.DisableStock:
 		b.WriteString(scriptConsent)
-	} else {
+	default:
 		fmt.Fprintf(&b, scriptNoConsent, ErrStock)
 	}
 	if r.Name == Stock {
@@ -65,8 +68,12 @@ func (r Registration) Print(version string) ([]byte, error) {
 			named.WriteString(line)
 		}
 	}
+	enabling := "set hook " + r.Name + " enabled = true\n"
+	if r.Disabled {
+		enabling = ""
+	}
 	fmt.Fprintf(&b, scriptAttributes, named.String(), whole.String(), r.Name, typeScript,
-		strings.TrimSpace(string(encode(Shim()))))
+		strings.TrimSpace(string(encode(Shim()))), enabling)
 	for _, e := range Events() {
 		if !slices.Contains(r.Events(), e) {
 			fmt.Fprintf(&b, scriptKeepEvent, e)
@@ -76,7 +83,7 @@ func (r Registration) Print(version string) ([]byte, error) {
 	if r.Cgswap { // this alone also updates an existing hook
 		b.WriteString(r.printCgswap())
 	}
-	fmt.Fprintf(&b, scriptEnd, r.Name)
+	fmt.Fprintf(&b, scriptEnd, r.Name, map[bool]string{false: "$enable"}[r.Disabled])
 	return b.Bytes(), nil
 }
 
@@ -171,6 +178,11 @@ const scriptConsent = `		stock='set hook pbs_cgroups enabled = false'
 fi
 `
 
+const scriptBeside = `		;;
+	esac
+fi
+`
+
 const scriptNoConsent = `		fail "%s" ;;
 	esac
 fi
@@ -196,8 +208,7 @@ first=$mark
 finish=
 if [ -n "$enable" ]; then
 	first=$half
-	finish="set hook %[3]s enabled = true
-import hook %[3]s %[4]s base64 -
+	finish="%[6]simport hook %[3]s %[4]s base64 -
 $mark
 $script
 
@@ -228,6 +239,6 @@ yes*%[1]s*) attributes=$(printf '%%s\n' "$attributes" | sed '/ event = /s/"$/,%[
 esac
 `
 
-const scriptEnd = `[ -n "$enable$enabled" ] || echo "Hook %[1]s is disabled and stays disabled. To enable it: qmgr -c 'set hook %[1]s enabled = true'"
+const scriptEnd = `[ -n "%[2]s$enabled" ] || echo "Hook %[1]s is disabled and stays disabled. To enable it: qmgr -c 'set hook %[1]s enabled = true'"
 )
 `

@@ -41,6 +41,9 @@ type Registration struct {
 	Named []string
 	// DisableStock permits Install to disable pbs_cgroups.
 	DisableStock bool
+	// Disabled requests a hook that is not enabled yet, beside pbs_cgroups. An installed hook stays
+	// as it is.
+	Disabled bool
 	// Delivered is pbs_cgroups as PBS delivers it, or nil. A hook of that name is not deleted but
 	// made that again.
 	Delivered *Hook
@@ -84,6 +87,8 @@ func (r Registration) Check() error {
 		return fmt.Errorf("alarm %d: want at least 5 seconds", r.Alarm)
 	case r.Freq < 1:
 		return fmt.Errorf("freq %d: want at least a second", r.Freq)
+	case r.Disabled && (r.DisableStock || r.Name == Stock):
+		return errors.New("a hook that is not enabled cannot replace " + Stock)
 	}
 	actions := strings.Split(r.FailAction, ",")
 	for _, a := range actions {
@@ -137,7 +142,7 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 			return nil, err
 		}
 	}
-	takeOver := stock.Enabled() && !(ours && r.Name == Stock)
+	takeOver := stock.Enabled() && !(ours && r.Name == Stock) && !r.Disabled
 	if takeOver && !r.DisableStock {
 		return nil, ErrStock
 	}
@@ -185,16 +190,18 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 		set(Stock, "enabled", "false")
 	}
 	if enable {
-		set(r.Name, "enabled", "true")
+		if !r.Disabled {
+			set(r.Name, "enabled", "true")
+		}
 		content(typeScript, Script(note), nil)
 	}
 	return list, nil
 }
 
-// StaysDisabled reports whether existing is a hook of ours that somebody has disabled since its
-// installation. Install leaves it disabled.
+// StaysDisabled reports whether Install leaves the hook disabled: on request, or because somebody
+// has disabled it since its installation.
 func (r Registration) StaysDisabled(existing, stock *Hook) bool {
-	return existing.installed() && !existing.Enabled() && !stock.Enabled()
+	return r.Disabled && !existing.Enabled() || existing.installed() && !existing.Enabled() && !stock.Enabled()
 }
 
 // Uninstall returns the directives that delete the hook and undo Install's other changes. If the

@@ -62,11 +62,25 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 	threeNodes(t)
 	t.Cleanup(func() {
 		on(t, nodes[0], "qmgr -c 'set hook pbs_cgroups enabled = false'; qmgr -c 'import hook pbs_cgroups "+
-			"application/x-config default /opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF' 2>&1")
+			"application/x-config default /opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF' 2>&1; "+
+			"qmgr -c 'set hook hookhost enabled = true'")
 		for _, node := range nodes { // what vnodes have is hookhost's again
 			must.NoError(t, reconfigure(node))
 		}
 	})
+	// It begins beside the stock hook, which goes on meanwhile.
+	on(t, nodes[0], "hookhost openpbs uninstall")
+	stockHook(t, nil)
+	on(t, nodes[0], "hookhost openpbs install --disabled --freq 5")
+	first := oneOnEach(t)
+	first.running()
+	sendConfiguration(t, "[host]\nenabled = false")
+	on(t, nodes[0], "qmgr -c 'set hook hookhost enabled = true'")
+	for _, node := range nodes {
+		must.Equal(t, "the hook that confines a job on "+node, "pbs_cgroups", first.confinedBy(node))
+	}
+	over(t, []*job{first})
+
 	const only = "[host]\nenabled = \"host in: %s\""
 	one, two, three := nodes[0], nodes[1], nodes[2]
 	for _, stage := range []struct {
