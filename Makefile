@@ -13,6 +13,8 @@ ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR  ?= $(PREFIX)/share/fish/vendor_completions.d
 DOCDIR   ?= $(PREFIX)/share/doc/hookhost
 DIST     ?= dist
+# Who builds packages maintains them. There is no address for mail to hookhost itself.
+MAINTAINER ?= hookhost packagers <noreply@hookhost.invalid>
 # systemd reads units there, whatever PREFIX is.
 UNITDIR  ?= /usr/lib/systemd/system
 LINK     := -s -w -X main.version=$(VERSION) -X main.libexecDir=$(LIBEXECDIR)
@@ -175,11 +177,14 @@ uninstall: ## remove what install put below DESTDIR, by the same variables; repo
 		[ ! -d "$$d" ] || rmdir "$$d" 2>/dev/null || echo "left: $$d"; done
 
 deb rpm tar: all ## packages of node and server in DIST (dist), with checksums: the same commit gives the same bytes
-	@DIST='$(DIST)' GO='$(GO)' VERSION='$(VERSION)' NFPM='$(NFPM)' MAKE='$(MAKE)' scripts/package $@
+	@DIST='$(DIST)' GO='$(GO)' VERSION='$(VERSION)' NFPM='$(NFPM)' MAKE='$(MAKE)' MAINTAINER='$(MAINTAINER)' scripts/package $@
 
 sbom: ## the modules in the programs with their licences, as CycloneDX in DIST
 	@mkdir -p '$(DIST)'
 	CGO_ENABLED=1 $(CYCLONEDX) mod -json -licenses -std -noserial -notimestamp -output '$(DIST)/hookhost.cdx.json' .
+	@# It finds no version in a linked worktree, and not the tag's elsewhere.
+	@sed -Ei -e '/^      "name": "github.com\/hookhost\/hookhost",/{N;s|\n *"version": [^\n]*||;s|,|,\n      "version": "$(VERSION)",|}' \
+		-e 's|(pkg:golang/github.com/hookhost/hookhost)(@[^?"]*)?|\1@$(VERSION)|' '$(DIST)/hookhost.cdx.json'
 	@DIST='$(DIST)' scripts/package checksums
 
 clean: ## remove what was built
