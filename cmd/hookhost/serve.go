@@ -21,10 +21,15 @@ effect without a signal. On SIGTERM or SIGINT the daemon completes the events
 in progress and exits. Jobs continue to run within their limits, and the next
 daemon manages them.
 
-One daemon serves all jobs of a node. It locks /run/hookhost/PREFIX.lock, where
-PREFIX is cgroup.prefix. A second daemon with that prefix fails with an error
-that names the first one's pid. Two daemons on one node need separate socket
-directories, state directories and cgroup prefixes.`,
+Below the mount point of cgroups, a job is in PREFIX.service/jobid/JOB, in each
+hierarchy of cgroup v1, and in PREFIX.service/jobs/JOB on v2. PREFIX is
+cgroup.prefix, by default pbs_jobs, and JOB is the job's whole id. Other
+programs may rely on these paths, but not on what is below them.
+
+One daemon serves all jobs of a node. It locks /run/hookhost/PREFIX.lock. A
+second daemon with that prefix fails with an error that names the first one's
+pid. Two daemons on one node need separate socket directories, state
+directories and cgroup prefixes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.serve(cmd); err != nil {
 				return fmt.Errorf("serve: %w", err)
