@@ -113,10 +113,10 @@ bench: all ## measure, in five minutes (root)
 	@scripts/need root python3
 	scripts/bench $(GO)
 
-compare: all ## measure OpenPBS, its hook, hookhost, Slurm and podman in turns, in eleven minutes (root); ROUNDS=n
-	@scripts/need root python3 lab peers
-	@lab/openpbs/tarball >/dev/null
-	$(GO) run ./lab/compare $(if $(ROUNDS),-rounds $(ROUNDS))
+compare: all ## measure OpenPBS, its hook, hookhost, Slurm and podman in turns, in eleven minutes (root); ROUNDS=n; GUEST=bookworm: beside systemd-run in a guest
+	@scripts/need root $(if $(GUEST),vm,python3 lab peers)
+	@$(if $(GUEST),true,lab/openpbs/tarball >/dev/null)
+	$(GO) run ./lab/compare $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(GUEST),-guest $(GUEST))
 
 soak: ## N (20000) jobs, after which the node has to be as before (root)
 	@scripts/need root

@@ -8,7 +8,7 @@ type engine struct {
 	on, off string // as root, before and after its turn
 	run     string // as user: runs a job and waits for its end
 
-	start string // as user: starts a job and prints its id; empty: no job of 1,000 processes
+	start string // as user: starts a job and prints its id; empty: no crowd
 	gone  string // as root: true if the node has nothing left of the job
 
 	services  string // patterns of pgrep -f: what is there between jobs
@@ -20,12 +20,16 @@ const (
 	qsub      = `qsub -o /dev/null -e /dev/null -l select=1:ncpus=1:mem=${MEM}mb `
 	momJob    = pbsHome + `/mom_priv/jobs/$ID.JB`
 	pbsCgroup = `/sys/fs/cgroup/memory/pbs_jobs.service/jobid/$ID`
-	daemon    = `^hookhost serve|^/usr/libexec/hookhost/hooks/`
+	daemon    = `^(/usr/bin/)?hookhost serve|^/usr/libexec/hookhost/hooks/`
 	podman    = `podman --root /run/compare/store --runroot /run/compare/run --storage-driver vfs `
-	container = podman + `--cgroup-manager cgroupfs --runtime runc run --network none --cpus 1 --memory ${MEM}m ` +
-		`--pids-limit 4096 -v /usr:/usr:ro -v ` + workDir + `:` + workDir + ` `
+	onHybrid  = podman + `--cgroup-manager cgroupfs --runtime runc `
+	container = `run --network none --cpus 1 --memory ${MEM}m --pids-limit 4096 -v /usr:/usr:ro -v ` +
+		workDir + `:` + workDir + ` `
 	hookhostRun = `hookhost run --report none -l select=1:ncpus=1:mem=${MEM}mb -- /bin/bash $SCRIPT`
 	podmanRoot  = ` --rootfs ` + workDir + `/root /bin/bash $SCRIPT`
+
+	inBackground = ` </dev/null >/dev/null 2>&1 & echo $!`
+	clientGone   = `[ ! -e /proc/$ID ]`
 )
 
 // pbs returns an engine of OpenPBS, with the patterns of its services beside pbs_mom.
@@ -68,18 +72,20 @@ var engines = []engine{
 	},
 	{
 		name: "podman run", user: "root",
-		run:   container + "--rm" + podmanRoot,
-		start: container + "-d --rm" + podmanRoot,
+		run:   onHybrid + container + "--rm" + podmanRoot,
+		start: onHybrid + container + "-d --rm" + podmanRoot,
 		gone: "[ ! -e /sys/fs/cgroup/memory/libpod_parent/libpod-$ID ] && " +
 			"[ ! -e /run/compare/store/vfs-containers/$ID ]",
 		attendant: "^[^ ]*conmon ",
 	},
-	{
-		name: "hookhost run", user: "root",
-		run:       hookhostRun,
-		start:     hookhostRun + " </dev/null >/dev/null 2>&1 & echo $!",
-		gone:      "[ ! -e /proc/$ID ]",
-		services:  daemon,
-		attendant: "^hookhost run",
-	},
+	hookhostAlone,
+}
+
+var hookhostAlone = engine{
+	name: "hookhost run", user: "root",
+	run:       hookhostRun,
+	start:     hookhostRun + inBackground,
+	gone:      clientGone,
+	services:  daemon,
+	attendant: "^hookhost run",
 }

@@ -42,7 +42,7 @@ for i in $(seq 100); do runuser -u nobody -- hookhost jobs >/dev/null 2>&1 && ex
 			return err
 		}
 	}
-	return writeScripts()
+	return writeScripts(1000)
 }
 
 // down removes the lab, also after a signal.
@@ -55,12 +55,16 @@ func down() error {
 	return nil
 }
 
-// sh runs a shell line on the node and returns what it prints. A line that takes longer than two
+// enter is the command that runs another as a user: on the node, or in the guest.
+var enter = func(user string) []string { return []string{"lab/openpbs/in", "-u", user, node} }
+
+// sh runs a shell line on the node and returns what it prints. A line that takes longer than five
 // minutes fails.
 func sh(ctx context.Context, user, line string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "lab/openpbs/in", "-u", user, node, "bash", "-c", line)
+	args := append(enter(user), "bash", "-c", line)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "LAB="+labName)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, time.Second

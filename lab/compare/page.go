@@ -20,11 +20,31 @@ var pageText string
 var events = []string{"execjob_begin", "execjob_launch", "execjob_attach", "execjob_epilogue", "execjob_end",
 	"exechost_periodic"}
 
-// page is the data of the template: the last run and the one before.
-type page struct{ runs []run }
+// page has engines with their figures: the last run and the one before.
+type page struct {
+	engines []engine
+	runs    []run
+}
 
-// files returns the page and its plots by name.
-func (p page) files() (map[string][]byte, error) {
+const (
+	nodeRuns  = "comparison.json"
+	guestRuns = "comparison-guest.json"
+)
+
+// files returns the page and its plots by name, from the figures in a folder.
+func files(dir string) (map[string][]byte, error) {
+	p, guest := page{engines: engines}, page{engines: guestEngines}
+	var err error
+	if p.runs, err = readRuns(filepath.Join(dir, nodeRuns)); err != nil {
+		return nil, err
+	}
+	if guest.runs, err = readRuns(filepath.Join(dir, guestRuns)); err != nil {
+		return nil, err
+	}
+	if len(p.runs) == 0 || len(guest.runs) == 0 {
+		return nil, fmt.Errorf("write the page: %s or %s has no run: measure first, on a node and in a guest",
+			nodeRuns, guestRuns)
+	}
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"events": func() []string { return events },
 		"names":  p.names,
@@ -32,7 +52,11 @@ func (p page) files() (map[string][]byte, error) {
 		"median": p.median,
 		"spread": p.spread,
 		"runs":   func() []run { return p.runs },
-		"last":   func() run { return p.runs[len(p.runs)-1] },
+
+		"guestTable":  guest.table,
+		"guestSpread": guest.spread,
+		"guestRatio":  guest.ratio,
+		"guestRuns":   func() []run { return guest.runs },
 	}).Parse(pageText)
 	if err != nil {
 		return nil, err
@@ -52,9 +76,9 @@ func (p page) files() (map[string][]byte, error) {
 	}, nil
 }
 
-// writePage writes the page and its plots into a folder.
-func writePage(dir string, runs []run) error {
-	files, err := page{runs}.files()
+// writePage writes the page and its plots into the folder of the figures.
+func writePage(dir string) error {
+	files, err := files(dir)
 	if err != nil {
 		return err
 	}
@@ -66,7 +90,7 @@ func writePage(dir string, runs []run) error {
 
 // names returns the engines that have a measure.
 func (p page) names(measure string) (names []string) {
-	for _, e := range engines {
+	for _, e := range p.engines {
 		if len(p.runs[len(p.runs)-1].Figures[e.name][measure]) > 0 {
 			names = append(names, e.name)
 		}
@@ -107,6 +131,16 @@ func cell(v values) string {
 // median is that of the last run.
 func (p page) median(name, measure string) string {
 	return number(p.runs[len(p.runs)-1].Figures[name][measure].median())
+}
+
+// ratio is how many times as long one engine takes as another: the quotients of all runs' medians.
+func (p page) ratio(name, other, measure string) string {
+	var quotients []string
+	for _, r := range p.runs {
+		quotient := r.Figures[name][measure].median() / r.Figures[other][measure].median()
+		quotients = append(quotients, fmt.Sprintf("%.1f", quotient))
+	}
+	return strings.Join(slices.Compact(quotients), " and ")
 }
 
 // number has as many digits as a reader compares.

@@ -12,9 +12,7 @@ import (
 // template without `go run ./lab/compare -write`.
 func TestPageIsWhatTheFiguresMake(t *testing.T) {
 	docs := filepath.Join("..", "..", "docs")
-	runs, err := readRuns(filepath.Join(docs, "comparison.json"))
-	must.NoError(t, err)
-	files, err := page{runs}.files()
+	files, err := files(docs)
 	must.NoError(t, err)
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(docs, name))

@@ -26,13 +26,14 @@ setsid sleep 0.7 & sleep 0.2
 sleep 1`,
 	// All processes hold the gate open. Its reader sees the end of file when the last has ended.
 	"crowd": `exec 9>` + workDir + `/gate
-for ((i = 0; i < 999; i++)); do sleep 1000 & done
+for ((i = 1; i < PROCESSES; i++)); do sleep 1000 & done
 echo >` + workDir + `/ready
 read <` + workDir + `/go`,
 }
 
-// writeScripts fills workDir, with the root directory of podman's container in it.
-func writeScripts() error {
+// writeScripts fills workDir, with the root directory of podman's container in it. A crowd has so
+// many processes.
+func writeScripts(processes int) error {
 	root := filepath.Join(workDir, "root")
 	for _, name := range []string{"usr", "dev", "proc", "sys", "tmp", "run"} {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
@@ -45,16 +46,16 @@ func writeScripts() error {
 		}
 	}
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(workDir, name), []byte("#!/bin/bash\n"+text+"\n"), 0o755); err != nil {
+		text = fmt.Sprintf("#!/bin/bash\nPROCESSES=%d\n%s\n", processes, text)
+		if err := os.WriteFile(filepath.Join(workDir, name), []byte(text), 0o755); err != nil {
 			return err
 		}
 	}
 	return os.Chmod(workDir, 0o777) // whatever the umask
 }
 
-// measure runs all engines in turns.
+// measure runs all engines in turns on a node of the lab.
 func measure(ctx context.Context, rounds int) (r run, err error) {
-	began := time.Now()
 	defer func() {
 		if e := down(); err == nil {
 			err = e
@@ -63,18 +64,24 @@ func measure(ctx context.Context, rounds int) (r run, err error) {
 	if err := up(ctx); err != nil {
 		return r, err
 	}
-	r = run{Began: began.UTC().Format("2006-01-02 15:04"), Rounds: rounds, Figures: map[string]map[string]values{}}
-	if r.Machine, err = sh(ctx, "root", machineLine); err != nil {
-		return r, err
-	}
-	if r.Versions, err = sh(ctx, "root", versionsLine); err != nil {
-		return r, err
-	}
 	tr, err := newTracer(ctx)
 	if err != nil {
 		return r, err
 	}
 	defer tr.stop()
+	return inTurns(ctx, rounds, engines, versionsLine, tr)
+}
+
+// inTurns measures engines, of which tr traces those with events.
+func inTurns(ctx context.Context, rounds int, engines []engine, versions string, tr *tracer) (r run, err error) {
+	began := time.Now()
+	r = run{Began: began.UTC().Format("2006-01-02 15:04"), Rounds: rounds, Figures: map[string]map[string]values{}}
+	if r.Machine, err = sh(ctx, "root", machineLine); err != nil {
+		return r, err
+	}
+	if r.Versions, err = sh(ctx, "root", versions); err != nil {
+		return r, err
+	}
 	for i := range rounds {
 		for _, e := range engines {
 			fmt.Fprintf(os.Stderr, "%4.0f s  round %d of %d: %s\n", time.Since(began).Seconds(), i+1, rounds, e.name)
@@ -101,8 +108,10 @@ func (e engine) turn(ctx context.Context, tr *tracer, figures map[string]values)
 	if _, err := sh(ctx, "root", e.on); err != nil {
 		return err
 	}
-	if err := tr.reset(ctx); err != nil {
-		return err
+	if e.events {
+		if err := tr.reset(ctx); err != nil {
+			return err
+		}
 	}
 	for range jobsATurn {
 		if err := e.job(ctx, figures); err != nil {
@@ -150,7 +159,7 @@ func (e engine) job(ctx context.Context, figures map[string]values) error {
 	return nil
 }
 
-// crowd runs a job of 1,000 processes. Its script ends and leaves 999 of them. The figures are the
+// crowd runs a job of many processes. Its script ends and leaves all others. The figures are the
 // times from there to the end of the last process, and until the node has nothing left of the job.
 // The services' memory is measured before the job, their attendants' while it runs.
 func (e engine) crowd(ctx context.Context, figures map[string]values) error {
