@@ -50,6 +50,9 @@ const (
 	BlameNothing Blame = "nothing" // the event goes on without the hook
 )
 
+// blames are the valid values; "" is an attribute that is not set.
+var blames = []Blame{"", BlameNode, BlameJob, BlameNothing}
+
 // Attributes are a hook's attributes with the names that qmgr gives them, and on_node_error,
 // on_alarm and on_defect, which PBS does not have; see Blames.
 type Attributes struct {
@@ -150,7 +153,7 @@ func (a Attributes) check() error {
 		return fmt.Errorf("freq = %d: want a number of seconds above 0", a.Freq)
 	}
 	for _, b := range []Blame{a.OnNodeError, a.OnAlarm, a.OnDefect} {
-		if !slices.Contains([]Blame{"", BlameNode, BlameJob, BlameNothing}, b) {
+		if !slices.Contains(blames, b) {
 			return fmt.Errorf("%s = %q: want node, job or nothing", a.With(b)[0], b)
 		}
 	}

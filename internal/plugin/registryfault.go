@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"slices"
+
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -8,9 +10,9 @@ import (
 
 // faulty returns the hook of a file that cannot be used because of err, with text if it could be
 // read. The hook may exist to reject jobs, so nothing may go on as if it were not registered. Its
-// events fail, like those of a hook whose program does not start. Its events, order, fail_action
-// and enabled come from the file as far as they can be read. Otherwise the hook is enabled and gets
-// every event.
+// events fail, like those of a hook whose program does not start. Its events, order, fail_action,
+// on_node_error and enabled come from the file as far as they can be read. Otherwise the hook is
+// enabled and gets every event.
 func (r *Registry) faulty(name string, text []byte, err error) Hook {
 	h, _ := r.builtIn(name)
 	h.Fault = hostapi.OneLine(err.Error())
@@ -29,6 +31,9 @@ func (r *Registry) faulty(name string, text []byte, err error) Hook {
 	}
 	if actions, ok := held["fail_action"].(string); ok {
 		_ = h.FailAction.UnmarshalText([]byte(actions))
+	}
+	if on, ok := held["on_node_error"].(string); ok && slices.Contains(blames, Blame(on)) {
+		h.OnNodeError = Blame(on)
 	}
 	return h
 }

@@ -37,6 +37,9 @@ func TestFaultyFileKeepsWhatCanBeRead(t *testing.T) {
 			})},
 		{"an event that is none", "order = 7\nevent = \"execjob_begn\"\n", "line 2: event",
 			site(func(a *Attributes) { a.Order = 7 })},
+		{"what an error counts against", "order = 0\non_node_error = \"job\"\n", "order = 0",
+			site(func(a *Attributes) { a.OnNodeError = BlameJob })},
+		{"an error that counts against all", "on_node_error = \"all\"\n", "on_node_error", site(nil)},
 		{"another user", "user = \"pbsuser\"\n", "user = pbsuser", site(nil)}, // it is not to be started at all
 		{"no checksum", "program = \"/usr/bin/true\"\n", `sha256 = ""`, site(nil)},
 	} {
