@@ -216,7 +216,7 @@ class Call:
         """The daemon asks what the server has of our vnodes, before it does anything."""
         more = ""
         for name, (state, comment) in (self.server(time.monotonic() + self.left() / 3) or {}).items():
-            for attribute in ("state=" + pbs.vnode_state_to_str(state), "comment=" + plain(comment)):
+            for attribute in ("state=" + pbs.vnode_state_to_str(state), "comment=" + plain(comment, MOST)):
                 more += 'pbs.event().vnode_list["%s"].%s\n' % (name, attribute)
         return self.post(more, "Hookhost-Asked: yes\r\n")
 

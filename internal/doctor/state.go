@@ -54,8 +54,8 @@ func examineState(dir string) Finding {
 	return v.examine()
 }
 
-// examineOffline reports why hookhost has vnodes of this host offline. Their comments name the
-// remedy.
+// examineOffline reports why hookhost has taken vnodes of this host offline. An administrator may
+// have brought them back since. Their comments name the remedy.
 func examineOffline(dir string) (findings []Finding) {
 	causes, err := nodestate.Dir(dir).Offline()
 	if err != nil {
@@ -64,7 +64,7 @@ func examineOffline(dir string) (findings []Finding) {
 	for _, cause := range slices.Sorted(maps.Keys(causes)) {
 		c := causes[cause]
 		findings = append(findings, degraded("vnodes",
-			fmt.Sprintf("offline since %s: %s", c.Since.Format(time.DateTime), c.Comment), ""))
+			fmt.Sprintf("taken offline at %s: %s", c.Since.Format(time.DateTime), c.Comment), ""))
 	}
 	return findings
 }
