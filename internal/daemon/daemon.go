@@ -17,6 +17,7 @@ import (
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/metrics"
 	"github.com/hookhost/hookhost/internal/mom"
+	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/proc"
 	"github.com/hookhost/hookhost/internal/settings"
@@ -94,7 +95,12 @@ func open(o *Options) (*daemon, error) {
 	}
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
 	d.doctor = newDoctor(o.Doctor, log)
-	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, doctor: d.doctor, log: log}
+	notes, err := nodestate.Dir(o.State).Offline()
+	if err != nil {
+		log.Errorf("vnodes may stay offline: %v", err)
+		notes = map[string]*nodestate.Offline{}
+	}
+	d.mom = &pbsMoM{conf: d.conf, store: store, procfs: procfs, doctor: d.doctor, log: log, notes: notes}
 	d.openMetrics()
 	if err := d.openHost(cfg, self, kernel); err != nil {
 		return nil, err

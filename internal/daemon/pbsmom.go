@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/hookhost/hookhost/internal/nodestate"
 	"github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
-	"github.com/hookhost/hookhost/internal/plugin"
 	"github.com/hookhost/hookhost/internal/proc"
 )
 
@@ -32,7 +30,8 @@ type pbsMoM struct {
 	doctor *doctor
 	log    *logrus.Entry
 
-	offlining sync.Mutex // guards the notes of vnodes that are offline
+	noting sync.Mutex                    // guards notes
+	notes  map[string]*nodestate.Offline // why vnodes are offline; the state directory has a copy
 }
 
 // Event carries out an event of pbs_mom, which MoM's hook passes on. The answer comes before MoM
@@ -87,7 +86,7 @@ func (m *pbsMoM) Event(ctx context.Context, call api.MoMCall) (api.MoMAnswer, er
 
 // carryOut carries out an event and returns the changes that the hook has to make.
 func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCall) *openpbs.Changes {
-	req := e.Request
+	req, waits := e.Request, ctx
 	if !e.Refusable() { // MoM sends it once, and does not ask for the result
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -101,7 +100,7 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 	if ok := m.doctor.verdict.Load(); ok != nil {
 		e.AddState(v.Outcome, m.conf.file.Load().Host.Enabled, *ok)
 	}
-	changes := m.changes(e, v, call)
+	changes := m.changes(e, v, call, waits.Err() != nil)
 	if req.Event == hostapi.EventBegin && v.Reject && v.Kind == hostapi.KindBusy {
 		e.PutOff(changes, time.Now())
 	}
@@ -118,34 +117,27 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 	return changes
 }
 
-// changes returns what the hook has to do after the event. What takes vnodes offline is noted, so
-// that a restarted server, MoM or daemon does not lose it.
-func (m *pbsMoM) changes(e *openpbs.Event, v *host.Verdict, call api.MoMCall) *openpbs.Changes {
-	m.offlining.Lock()
-	defer m.offlining.Unlock()
-	dir, vnodes := nodestate.Dir(m.conf.paths.State), m.conf.file.Load().Vnodes
-	notes, err := dir.Offline()
-	if err != nil {
-		m.log.Errorf("vnodes may be offline: %v", err)
-		notes = map[string]*nodestate.Offline{}
-	}
-	o := openpbs.Offlining{Notes: notes, SetBy: v.SetBy, Works: m.works, Now: time.Now(),
+// changes returns what the hook has to do after the event; late means that nobody waits for it any
+// more. What takes vnodes offline is noted, so that a restarted server, MoM or daemon does not lose
+// it.
+func (m *pbsMoM) changes(e *openpbs.Event, v *host.Verdict, call api.MoMCall, late bool) *openpbs.Changes {
+	vnodes, custom := m.conf.file.Load().Vnodes, m.customResources(call.Caller)
+	o := openpbs.Offlining{States: v.States, Hooks: map[string]bool{}, Late: late, Now: time.Now(),
 		Return: vnodes.OnlineOfflinedNodes, MinDelay: time.Duration(vnodes.OnlineMinDelay)}
 	for _, f := range v.Faults {
-		o.Faults = append(o.Faults, openpbs.Fault{Hook: f.Hook, Err: f.Err, Passes: f.Passes()})
+		o.Faults = append(o.Faults, openpbs.Fault{Hook: f.Hook, Err: f.Err, Unavailable: f.Unavailable()})
 	}
-	changes := e.Changes(v.Outcome, m.customResources(call.Caller), o)
-	if err := dir.SetOffline(notes); err != nil {
+	for _, s := range m.host.Programs() {
+		o.Hooks[s.Name] = s.State == "running"
+	}
+	m.noting.Lock()
+	defer m.noting.Unlock()
+	o.Notes = m.notes
+	changes := e.Changes(v.Outcome, custom, o)
+	if err := nodestate.Dir(m.conf.paths.State).SetOffline(m.notes); err != nil {
 		m.log.Errorf("note why vnodes are offline: %v", err)
 	}
 	return changes
-}
-
-// works reports whether the program of a hook runs, or the hook is no longer in force.
-func (m *pbsMoM) works(hook string) bool {
-	return !slices.ContainsFunc(m.host.Programs(), func(s plugin.Status) bool {
-		return s.Name == hook && s.State != "running"
-	})
 }
 
 func (m *pbsMoM) handle(ctx context.Context, e *openpbs.Event, call api.MoMCall) (*host.Verdict, error) {
@@ -234,11 +226,9 @@ func (m *pbsMoM) mustAsk(e *openpbs.Event, call api.MoMCall) bool {
 			return false
 		}
 	}
-	notes, err := nodestate.Dir(m.conf.paths.State).Offline()
-	if err != nil {
-		m.log.Errorf("vnodes may be offline: %v", err)
-	}
-	return len(notes) > 0
+	m.noting.Lock()
+	defer m.noting.Unlock()
+	return len(m.notes) > 0
 }
 
 // answerTo encodes changes in the format that the caller wants.

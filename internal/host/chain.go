@@ -105,10 +105,8 @@ func (c *chain) run(ctx context.Context) *Verdict {
 		if conflict := c.merged.add(hook.Name, out); conflict != nil {
 			err = errors.Join(err, conflict)
 		}
-		for name, v := range out.Vnodes {
-			if v != nil && v.State != "" && v.Comment == nil {
-				put(&c.verdict.SetBy, name, hook.Name)
-			}
+		if states := statesSet(out.Vnodes); len(states) > 0 {
+			put(&c.verdict.States, hook.Name, states)
 		}
 		c.cascade(out)
 		if out.State != nil {
@@ -139,6 +137,17 @@ func whatHolds(out *hostapi.Outcome, err error) *hostapi.Outcome {
 		ResourcesUsed: out.ResourcesUsed, Usage: out.Usage, Diag: out.Diag, JobStderr: out.JobStderr, Notes: out.Notes,
 		Jobs: out.Jobs, State: out.State, Vnodes: out.Vnodes,
 	}
+}
+
+// statesSet returns the states that a hook sets without a comment.
+func statesSet(vnodes map[string]*hostapi.Vnode) map[string]string {
+	states := map[string]string{}
+	for name, v := range vnodes {
+		if v != nil && v.State != "" && v.Comment == nil {
+			states[name] = v.State
+		}
+	}
+	return states
 }
 
 // request returns the event as the hook gets it.

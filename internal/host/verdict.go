@@ -29,9 +29,8 @@ type Verdict struct {
 	// an error is over: see plugin.FailClearVnodes.
 	Faults []Fault
 
-	// SetBy names, for each vnode that a hook takes offline or puts back without a comment, that
-	// hook.
-	SetBy map[string]string
+	// States are the states of vnodes that hooks set without a comment, by hook and vnode.
+	States map[string]map[string]string
 }
 
 // Fault is an error of a hook that counts against the node.
@@ -40,9 +39,9 @@ type Fault struct {
 	Err  error
 }
 
-// Passes reports whether the fault is over once the hook's program runs. Of another error, only an
-// administrator knows whether it comes again.
-func (f Fault) Passes() bool {
+// Unavailable reports whether the hook was not available, so that the fault is over once its
+// program runs. Of another error, only an administrator knows whether it comes again.
+func (f Fault) Unavailable() bool {
 	_, is := errors.AsType[plugin.Unanswered](f.Err)
 	return is
 }

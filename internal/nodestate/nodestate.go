@@ -35,12 +35,11 @@ type Offline struct {
 	Comment string    `json:"comment"` // what was added to their comment
 	Since   time.Time `json:"since"`
 	Vnodes  []string  `json:"vnodes"`
-	// Hook has failed; "" if a hook works and asked for it. Passes means that the cause is over
-	// once the hook's program runs.
-	Hook   string `json:"hook,omitempty"`
-	Passes bool   `json:"passes,omitempty"`
-	// Again means that PBS was asked again, because it knew neither state nor comment any more.
-	Again bool `json:"again,omitempty"`
+	// Over means that the cause is over, but PBS has not been told yet.
+	Over bool `json:"over,omitempty"`
+	// Final means that PBS is not asked again for a vnode that is online. It has been asked twice,
+	// or an administrator has brought the vnodes back.
+	Final bool `json:"final,omitempty"`
 }
 
 // Offline returns the causes by name, none if the vnodes are online.

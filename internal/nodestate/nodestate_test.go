@@ -14,7 +14,7 @@ import (
 func TestOfflineSurvives(t *testing.T) {
 	d := Dir(t.TempDir())
 	want := map[string]*Offline{"failed x": {Comment: "x", Since: time.Unix(1000, 0).UTC(), Vnodes: []string{"n"},
-		Hook: "x", Passes: true}}
+		Over: true}}
 	for range 2 {
 		must.NoError(t, d.SetOffline(want))
 	}

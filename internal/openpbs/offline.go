@@ -14,18 +14,26 @@ import (
 
 // Offlining is what decides, beside an event, which vnodes of this host go offline and come back.
 //
-// A cause is that a hook failed, or that it set the state without a comment. Hook cgroup does so
-// when it cannot remove a cgroup. Each cause has a note. The shim adds the note's comment to that
-// of the vnode, and does not touch an administrator's offline. While there is a note, the
-// vnode_list of exechost_periodic has what the server knows. A vnode that is offline without the
-// comment gets it again, because a restarted server has lost it. A server of OpenPBS 22.05 has lost
-// the state, too (openpbs#2579). pbsnodes -r leaves the comment. So a vnode with the comment that
-// is not offline was brought back by an administrator. It stays so until the hook fails again.
+// Each cause has a note, whose key is the kind of cause and the hook's name:
+//
+//	failed HOOK       an administrator brings the vnodes back, or the hook's clear_vnodes_upon_recovery
+//	unavailable HOOK  they return when the hook's program runs
+//	asked HOOK        the hook set the state without a comment; they return when it sets another one
+//
+// The shim adds the note's comment to that of the vnode, and does not touch an administrator's
+// offline. While there is a note, the vnode_list of exechost_periodic has what the server knows.
+// Only then do vnodes come back, because the shim has to remove the comment.
+//
+// A vnode that is offline without the comment gets it again: a restarted server has lost it. A
+// server of OpenPBS 22.05 has lost the state, too (openpbs#2579). pbsnodes -r leaves the comment. So
+// a vnode with the comment that is not offline was brought back by an administrator. It stays so
+// until the hook fails again.
 type Offlining struct {
 	Notes  map[string]*nodestate.Offline // by cause; Changes updates them
 	Faults []Fault                       // of the event
-	SetBy  map[string]string             // the hooks that set states without a comment, by vnode
-	Works  func(hook string) bool        // whether a hook that has failed runs again
+	States map[string]map[string]string  // that hooks set without a comment, by hook and vnode
+	Hooks  map[string]bool               // the hooks in force, and whether their programs run
+	Late   bool                          // nobody waits for the answer any more
 
 	// Return brings vnodes back when cgroups are removed, or a hook that was not available runs,
 	// but not before MinDelay has passed.
@@ -34,77 +42,126 @@ type Offlining struct {
 	Now      time.Time
 }
 
-// Fault is the error of a hook for which the vnodes go offline; without Err its last one is over.
-// Passes means that it ends once the hook's program runs.
+// Fault is the error of a hook for which the vnodes go offline; without Err earlier ones are over.
+// Unavailable means that it is over once the hook's program runs.
 type Fault struct {
-	Hook   string
-	Err    error
-	Passes bool
+	Hook        string
+	Err         error
+	Unavailable bool
 }
+
+// The kinds of causes.
+const (
+	failed      = "failed "
+	unavailable = "unavailable "
+	asked       = "asked "
+)
 
 const (
 	maxCause   = 200 // bounds the error in a comment
 	cgroupHook = "cgroup"
 )
 
-// addOffline adds the vnodes that go offline and come back, by cause: "failed" or "asked" and the
-// hook's name.
-func (e *Event) addOffline(c *Changes, out *hostapi.Outcome, o Offlining) {
+// addOffline adds the vnodes that go offline, and then those that come back. In this order the shim
+// sees in the comments that one cause is left when another one is over.
+func (e *Event) addOffline(c *Changes, o Offlining) {
 	if o.Notes == nil {
 		o.Notes = map[string]*nodestate.Offline{}
 	}
-	own, ask, over, ended := e.vnodeNames(), map[string][]string{}, map[string]bool{}, map[string]bool{}
-	for _, f := range o.Faults {
-		cause := "failed " + f.Hook
-		if ended[cause] = f.Err == nil; f.Err != nil {
-			o.note(cause, e.faultComment(f, o.Return), nodestate.Offline{Hook: f.Hook, Passes: f.Passes})
-			ask[cause] = own
-		}
+	known, own := e.known(), e.vnodeNames()
+	if o.Late {
+		known = nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(out.Vnodes)) {
-		v, hook := out.Vnodes[name], o.SetBy[name]
-		cause := "asked " + hook
-		switch {
-		case v == nil || v.State == "" || v.Comment != nil || !isVnodeName(name):
-		case !isOffline(v.State) && hook == cgroupHook:
-			over[cause] = true
-		case !isOffline(v.State):
-			ended[cause] = true
-		case !slices.Contains(o.note(cause, e.askComment(hook, o.Return), nodestate.Offline{}).Vnodes, name):
-			ask[cause] = append(ask[cause], name)
-		}
-	}
+	ask := e.causes(o, own)
+	var over []Change
 	for _, cause := range slices.Sorted(maps.Keys(o.Notes)) {
 		n := o.Notes[cause]
 		if n.Since.After(o.Now) { // the clock was set back
 			n.Since = o.Now
 		}
-		lost, byHand := e.compare(n, own)
-		ends := ended[cause] || byHand && n.Hook != "" && !n.Passes
-		if over[cause] || n.Passes && len(e.known()) > 0 && o.Works(n.Hook) {
-			ends = ends || byHand || o.Return && o.Now.Sub(n.Since) >= o.MinDelay
+		concerns := own // a hook that fails harms all vnodes, although a job's event lists only the job's
+		if strings.HasPrefix(cause, asked) {
+			concerns = slices.DeleteFunc(slices.Clone(own), func(name string) bool {
+				return !slices.Contains(n.Vnodes, name)
+			})
 		}
-		verb, names := verbOffline, slices.Concat(ask[cause], lost)
-		if ends {
-			verb, names = verbOnline, own
+		lost, byHand := compare(n, known, concerns)
+		if len(known) > 0 && o.ends(cause, n, byHand) {
+			for _, name := range own {
+				over = append(over, Change{verbOnline, []string{name, n.Comment}})
+			}
 			delete(o.Notes, cause)
+			continue
 		}
-		slices.Sort(names)
-		names = slices.Compact(names)
+		names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(ask[cause], lost))))
 		for _, name := range names {
-			c.add(verb, name, n.Comment)
+			c.add(verbOffline, name, n.Comment)
 		}
 		n.Vnodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(n.Vnodes, names))))
 	}
+	c.List = append(c.List, over...)
 }
 
-// note returns the note of a cause, which is n with that comment if there is none.
-func (o *Offlining) note(cause, comment string, n nodestate.Offline) *nodestate.Offline {
-	if o.Notes[cause] == nil {
-		n.Comment, n.Since = oneLine(comment), o.Now
-		o.Notes[cause] = &n
+// causes notes which causes the event has and which it ends, and returns the vnodes to take offline
+// by cause.
+func (e *Event) causes(o Offlining, own []string) (ask map[string][]string) {
+	ask = map[string][]string{}
+	note := func(cause, comment string) *nodestate.Offline {
+		if o.Notes[cause] == nil {
+			o.Notes[cause] = &nodestate.Offline{Comment: oneLine(comment), Since: o.Now}
+		}
+		o.Notes[cause].Over = false
+		return o.Notes[cause]
 	}
-	return o.Notes[cause]
+	end := func(cause string) {
+		if n := o.Notes[cause]; n != nil {
+			n.Over = true
+		}
+	}
+	for _, f := range o.Faults {
+		switch {
+		case f.Err == nil:
+			end(failed + f.Hook)
+			end(unavailable + f.Hook)
+		case f.Unavailable:
+			note(unavailable+f.Hook, e.faultComment(f, o.Return))
+			ask[unavailable+f.Hook] = own
+		default:
+			note(failed+f.Hook, e.faultComment(f, o.Return))
+			ask[failed+f.Hook] = own
+		}
+	}
+	for hook, states := range o.States {
+		cause := asked + hook
+		var names []string
+		for name, state := range states {
+			if isVnodeName(name) && isOffline(state) {
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 {
+			end(cause)
+			continue
+		}
+		n := note(cause, e.askComment(hook, o.Return))
+		ask[cause] = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(n.Vnodes, name) })
+	}
+	return ask
+}
+
+// ends reports whether the vnodes of a cause come back. byHand means that an administrator has
+// brought them back, so only the comment is left.
+func (o *Offlining) ends(cause string, n *nodestate.Offline, byHand bool) bool {
+	kind, hook, _ := strings.Cut(cause, " ")
+	runs, inForce := o.Hooks[hook]
+	rested := byHand || o.Return && o.Now.Sub(n.Since) >= o.MinDelay
+	switch kind + " " {
+	case failed:
+		return n.Over || byHand
+	case unavailable:
+		return n.Over || (runs || !inForce) && rested
+	}
+	return (n.Over || !inForce) && (rested || hook != cgroupHook)
 }
 
 // known returns the vnodes of the event whose state and comment the server has sent.
@@ -116,30 +173,30 @@ func (e *Event) known() map[string]*hostapi.Vnode {
 	return known
 }
 
-// compare returns the vnodes for which the server has to be asked again, and whether somebody has
-// brought all of them back. A hook that failed concerns all vnodes of the host, although a job's
-// event lists only those of the job.
-func (e *Event) compare(n *nodestate.Offline, own []string) (lost []string, byHand bool) {
-	known, seen, online, forgotten := e.known(), 0, 0, false
-	for _, name := range own {
-		v, asked := known[name], slices.Contains(n.Vnodes, name)
-		if v == nil || n.Hook == "" && !asked {
+// compare returns which of the vnodes that a cause concerns PBS has to be asked for again, and
+// whether an administrator has brought all of them back.
+func compare(n *nodestate.Offline, known map[string]*hostapi.Vnode, concerns []string) (lost []string, byHand bool) {
+	seen, online, forgotten := 0, 0, false
+	for _, name := range concerns {
+		v := known[name]
+		if v == nil {
 			continue
 		}
 		seen++
 		has := v.Comment != nil && strings.Contains(*v.Comment, n.Comment)
 		switch {
 		case isOffline(v.State) && has:
-		case isOffline(v.State) || !asked:
+		case isOffline(v.State) || !slices.Contains(n.Vnodes, name):
 			lost = append(lost, name)
-		case has || n.Again:
+		case has || n.Final:
 			online++
 		default:
 			lost, forgotten = append(lost, name), true
 		}
 	}
-	n.Again = n.Again || forgotten
-	return lost, online > 0 && online == seen
+	byHand = online > 0 && online == seen
+	n.Final = n.Final || forgotten || byHand
+	return lost, byHand
 }
 
 // faultComment names hook, event and error, and what to do. It begins as PBS's own comment does
@@ -148,7 +205,7 @@ func (e *Event) faultComment(f Fault, returns bool) string {
 	first, _, _ := strings.Cut(f.Err.Error(), "\n")
 	return fmt.Sprintf("offlined by hook '%s' due to hook error: %s at %s: %s; see 'hookhost doctor' on %s; %s", e.Hook,
 		f.Hook, e.Request.Event, hostapi.Clip(first, maxCause), e.Request.Node,
-		e.remedy(f.Passes && returns, "the hook works"))
+		e.remedy(f.Unavailable && returns, "the hook works"))
 }
 
 // askComment is the comment of vnodes that a hook takes offline without one.

@@ -19,13 +19,13 @@ type vnodeAt struct {
 	t     *testing.T
 	notes map[string]*nodestate.Offline
 	now   time.Time
-	off   Offlining // Return, MinDelay, Works
+	off   Offlining // Return, MinDelay, Hooks
 	by    string    // the hook that sets states, if not cgroup
 }
 
 func newVnodeAt(t *testing.T) *vnodeAt {
 	return &vnodeAt{t: t, notes: map[string]*nodestate.Offline{}, now: time.Unix(1e9, 0),
-		off: Offlining{Return: true, MinDelay: 30 * time.Second, Works: func(string) bool { return false }}}
+		off: Offlining{Return: true, MinDelay: 30 * time.Second, Hooks: map[string]bool{"cgroup": true, "disk": false}}}
 }
 
 type vnodes = map[string]*hostapi.Vnode
@@ -40,9 +40,12 @@ func (n *vnodeAt) event(event hostapi.Event, list, out vnodes, faults ...Fault) 
 	n.now = n.now.Add(time.Minute)
 	o := n.off
 	o.Notes, o.Now, o.Faults = n.notes, n.now, faults
-	o.SetBy = map[string]string{}
-	for name := range out {
-		o.SetBy[name] = cmp.Or(n.by, "cgroup")
+	if len(out) > 0 {
+		set := map[string]string{}
+		for name, v := range out {
+			set[name] = v.State
+		}
+		o.States = map[string]map[string]string{cmp.Or(n.by, "cgroup"): set}
 	}
 	req := &hostapi.Request{Event: event, Node: "n", VnodeList: list}
 	if event.ForJob() {
@@ -84,7 +87,7 @@ func TestFailureOfAHookLastsUntilAnAdministratorEndsIt(t *testing.T) {
 	verbs, _ = n.event(periodic, vnodes{"n": down, "n[0]": known("free", "")}, nil)
 	n.want("vnodes that the job did not have", "offline n[0]", verbs)
 	all := func(v *hostapi.Vnode) vnodes { return vnodes{"n": down, "n[0]": v} }
-	n.off.Works = func(string) bool { return true }
+	n.off.Hooks["disk"] = true
 	for _, tt := range []struct {
 		what string
 		v    *hostapi.Vnode
@@ -104,7 +107,7 @@ func TestFailureOfAHookLastsUntilAnAdministratorEndsIt(t *testing.T) {
 	}
 	verbs, _ = n.event(periodic, vnodes{"n": {}, "n[0]": {}}, nil)
 	n.want("the server cannot be asked", "", verbs)
-	verbs, again := n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("other"), Passes: true})
+	verbs, again := n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("other")})
 	n.want("another failure meanwhile", "offline n "+text, verbs+" "+again)
 	verbs, _ = n.event(periodic, vnodes{"n": known("free", text), "n[0]": known("free", "")}, nil)
 	n.want("all are brought back", "online n, online n[0]", verbs)
@@ -115,7 +118,7 @@ func TestFailureOfAHookLastsUntilAnAdministratorEndsIt(t *testing.T) {
 
 func TestVnodesReturnWhenTheHookThatWasNotAvailableWorks(t *testing.T) {
 	n := newVnodeAt(t)
-	_, text := n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("disabled"), Passes: true})
+	_, text := n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("disabled"), Unavailable: true})
 	if !strings.HasSuffix(text, "; see 'hookhost doctor' on n; the vnodes return when the hook works") {
 		t.Errorf("comment %q", text)
 	}
@@ -123,7 +126,7 @@ func TestVnodesReturnWhenTheHookThatWasNotAvailableWorks(t *testing.T) {
 		verbs, _ := n.event(periodic, vnodes{"n": v}, nil)
 		n.want("it does not work, and is "+v.State, "", verbs)
 	}
-	n.off.Works = func(string) bool { return true }
+	n.off.Hooks["disk"] = true
 	n.now = n.now.Add(-24 * time.Hour) // the clock is set back
 	verbs, _ := n.event(periodic, vnodes{"n": known("offline", text)}, nil)
 	n.want("too early", "", verbs)
@@ -131,16 +134,51 @@ func TestVnodesReturnWhenTheHookThatWasNotAvailableWorks(t *testing.T) {
 	n.want("it works", "online n "+text, verbs+" "+gone)
 }
 
+// Until the server has been asked, no comment can be removed. So vnodes come back at a periodic.
 func TestStartupThatClearsVnodesEndsTheFailure(t *testing.T) {
 	n := newVnodeAt(t)
 	n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("x")})
 	n.event(begin, nil, nil, Fault{Hook: "other", Err: errors.New("y")})
-	verbs, text := n.event(hostapi.EventStartup, nil, nil, Fault{Hook: "disk"})
-	n.want("startup", "online n", verbs)
-	if !strings.Contains(text, "disk at execjob_begin: x") {
-		t.Errorf("comment %q", text)
-	}
+	verbs, _ := n.event(hostapi.EventStartup, nil, nil, Fault{Hook: "disk"})
+	n.want("startup", "", verbs)
+	x, y := n.notes["failed disk"].Comment, n.notes["failed other"].Comment
+	verbs, _ = n.event(periodic, vnodes{"n": {}}, nil)
+	n.want("the server cannot be asked", "", verbs)
+	verbs, text := n.event(periodic, vnodes{"n": known("offline", x+" "+y)}, nil)
+	n.want("the next periodic", "online n "+x, verbs+" "+text)
 	must.Equal(t, "", []string{"failed other"}, slices.Collect(maps.Keys(n.notes)))
+}
+
+// A hook crashes, and then its program does not start. When it starts, the crash still counts. The
+// shim has to see the comments of all causes before it brings vnodes back for one.
+func TestVnodesStayOfflineWhenOneOfTwoCausesIsOver(t *testing.T) {
+	n := newVnodeAt(t)
+	_, crashed := n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("crashed twice")})
+	_, disabled := n.event(begin, nil, nil, Fault{Hook: "disk", Err: errors.New("disabled"), Unavailable: true})
+	both := vnodes{"n": known("offline", crashed+" "+disabled)}
+	verbs, _ := n.event(periodic, both, nil)
+	n.want("it does not start", "", verbs)
+	n.off.Hooks["disk"] = true
+	verbs, text := n.event(periodic, vnodes{"n": known("offline", "")}, nil)
+	n.want("it starts, after a restart of the server", "offline n, online n "+disabled, verbs+" "+text)
+	verbs, _ = n.event(periodic, vnodes{"n": known("offline", crashed)}, nil)
+	n.want("it runs", "", verbs)
+}
+
+// Nobody reads an answer that is late. So the vnodes do not come back by it, and go offline by the
+// next one.
+func TestLateAnswerIsGivenAgain(t *testing.T) {
+	n := newVnodeAt(t)
+	n.off.Late = true
+	_, text := n.event(hostapi.EventEnd, nil, vnodes{"n": {State: "offline"}})
+	n.off.Late = false
+	verbs, _ := n.event(periodic, vnodes{"n": known("free", "")}, vnodes{"n": {State: "offline"}})
+	n.want("offline", "offline n", verbs)
+	for _, late := range []bool{true, false} {
+		n.off.Late = late
+		verbs, _ = n.event(periodic, vnodes{"n": known("offline", text)}, vnodes{"n": {State: "free"}})
+		n.want("free", map[bool]string{true: "", false: "online n"}[late], verbs)
+	}
 }
 
 // Hook cgroup says offline as long as something remains, and free when nothing does. PBS is asked
@@ -164,6 +202,7 @@ func TestVnodesThatAHookTakesOffline(t *testing.T) {
 			"offline n[1]"},
 		{"the comment is lost", "offline", "x", offline, true, "offline n"},
 		{"an administrator's", "free", "TEXT", offline, true, ""},
+		{"an administrator's, and the comment is lost", "free", "", offline, true, ""},
 		{"not to return", "offline", "TEXT", free, false, ""},
 		{"nothing remains", "offline", "TEXT", free, true, "online n"},
 		{"once more", "free", "", free, true, ""},
@@ -181,17 +220,29 @@ func TestVnodesThatAHookTakesOffline(t *testing.T) {
 	}
 }
 
-// A site's hook that takes vnodes offline puts them back at once, in any event.
+// A site's hook that takes vnodes offline puts them back in any event, at once. As long as it takes
+// one offline, the state of another does not matter.
 func TestVnodesThatAHookOfTheSiteTakesOffline(t *testing.T) {
 	n := newVnodeAt(t)
 	n.by, n.off.Return = "disk", false
-	verbs, text := n.event(periodic, nil, vnodes{"n[0]": {State: "offline"}})
+	one := vnodes{"n[0]": {State: "offline"}, "n": {State: "free"}}
+	verbs, text := n.event(periodic, nil, one)
 	n.want("offline", "offline n[0] offlined by hook 'disk'; see the daemon's log on n; "+
 		"the vnodes return when it says so", verbs+" "+text)
+	down := vnodes{"n": known("free", ""), "n[0]": known("offline", text)}
+	verbs, _ = n.event(periodic, down, one)
+	n.want("once more", "", verbs)
 	n.by = "cgroup"
-	verbs, _ = n.event(periodic, nil, vnodes{"n": {State: "free"}})
+	verbs, _ = n.event(periodic, down, vnodes{"n": {State: "free"}})
 	n.want("another hook's word", "", verbs)
 	n.by = "disk"
-	verbs, _ = n.event(hostapi.EventEnd, nil, vnodes{"n": {State: "free"}})
-	n.want("its own", "online n", verbs)
+	verbs, _ = n.event(hostapi.EventEnd, nil, vnodes{"n[0]": {State: "free"}})
+	n.want("its own, but the server has not been asked", "", verbs)
+	verbs, _ = n.event(periodic, down, nil)
+	n.want("its own", "online n, online n[0]", verbs)
+
+	n.event(periodic, nil, one)
+	delete(n.off.Hooks, "disk")
+	verbs, _ = n.event(periodic, down, nil)
+	n.want("it was deleted", "online n, online n[0]", verbs)
 }

@@ -74,8 +74,9 @@ func TestChangesAreWhatTheEventLets(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			e, err := Decode(read(t, filepath.Join(captured, file)))
 			must.NoError(t, err)
-			c := e.Changes(everything(e), allKnown, Offlining{SetBy: map[string]string{"pbshost": "cgroup"},
-				Faults: []Fault{{Hook: "disk", Err: errors.New("x"), Passes: true}}, Return: true})
+			c := e.Changes(everything(e), allKnown, Offlining{
+				States: map[string]map[string]string{"cgroup": {"pbshost": "offline"}},
+				Faults: []Fault{{Hook: "disk", Err: errors.New("x"), Unavailable: true}}, Return: true})
 			golden(t, filepath.Join("changes", strings.ReplaceAll(file, "/", "_")+".txt"), []byte(listing(c)))
 			back, err := parseChanges(c.Fields())
 			if d := cmp.Diff(c, back); err != nil || d != "" {

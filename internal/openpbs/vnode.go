@@ -25,7 +25,7 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom, o Off
 			e.addVnode(c, name, v)
 		}
 	}
-	e.addOffline(c, out, o)
+	e.addOffline(c, o)
 }
 
 // AddState adds the state of hookhost on this host to the vnodes of an outcome: ok, or degraded if
