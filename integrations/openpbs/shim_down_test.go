@@ -578,6 +578,7 @@ func TestShimOffline(t *testing.T) {
 // anything is done.
 func TestShimAsksTheServer(t *testing.T) {
 	t.Parallel()
+	long := strings.Repeat("x", 1200)
 	for _, tt := range []struct {
 		server, want string
 		slow         time.Duration
@@ -588,6 +589,8 @@ func TestShimAsksTheServer(t *testing.T) {
 		{"pbshost\toffline\tdisk is slow",
 			"pbs.event().vnode_list[\"pbshost\"].state=offline\npbs.event().vnode_list[\"pbshost\"].comment=disk is " +
 				"slow\n", 1100 * time.Millisecond},
+		{"pbshost\toffline\t" + long + " disk is slow", "pbs.event().vnode_list[\"pbshost\"].state=offline\n" +
+			"pbs.event().vnode_list[\"pbshost\"].comment=" + long + " disk is slow\n", 0},
 		{"refuse", "", 0},
 	} {
 		m := newHookMoM(t)
@@ -614,7 +617,8 @@ func TestShimAsksTheServer(t *testing.T) {
 			v.Comment == nil || !strings.Contains(*v.Comment, "is slow")) {
 			t.Errorf("the daemon reads %+v", v)
 		}
-		if tt.want != "" && !strings.Contains(r.out, `vnode_list["pbshost"].comment=disk`+"\n") {
+		if tt.want != "" && (!strings.Contains(r.out, `vnode_list["pbshost"].comment=`) ||
+			!strings.Contains(r.out, "disk\n")) {
 			t.Errorf("%s%s", r.out, r.said)
 		}
 	}

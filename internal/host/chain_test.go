@@ -265,6 +265,36 @@ func TestFailActionNotOnReject(t *testing.T) {
 	}
 }
 
+// Each hook's state counts for itself, also one that contradicts a hook of hookhost's.
+func TestStatesOfVnodesStayWithTheirHooks(t *testing.T) {
+	var calls []string
+	words, want := "rack 7", map[string]map[string]string{}
+	var links []link
+	for _, h := range []struct {
+		name    string
+		builtIn bool
+		vnode   hostapi.Vnode
+	}{
+		{"site", false, hostapi.Vnode{State: "offline"}},
+		{"cgroup", true, hostapi.Vnode{State: "free"}},
+		{"rack", false, hostapi.Vnode{Comment: &words}},
+	} {
+		out := &hostapi.Outcome{Vnodes: map[string]*hostapi.Vnode{"n": &h.vnode}}
+		links = append(links, fakeHook{hook: plugin.Hook{Name: h.name, BuiltIn: h.builtIn,
+			Attributes: plugin.DefaultAttributes()}, calls: &calls,
+			answer: at(hostapi.EventPeriodic, out, nil)})
+		if h.vnode.State != "" {
+			want[h.name] = map[string]string{"n": h.vnode.State}
+		}
+	}
+	req := requestOf(hostapi.EventPeriodic, "")
+	req.Node = "n"
+	v := (&chain{links: links, req: req}).run(t.Context())
+	if diff := cmp.Diff(want, v.States); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 // At launch each hook sees what those before it made of the program; nobody's changes reach the
 // caller's request.
 func TestLaunchCascades(t *testing.T) {

@@ -14,19 +14,19 @@ import (
 
 // Offlining is what decides, beside an event, which vnodes of this host go offline and come back.
 //
-// Each cause has a note, whose key is the kind of cause and the hook's name:
+// Each cause has a note, whose key is the kind of cause and the hook's name. It ends when
 //
-//	failed HOOK       an administrator brings the vnodes back, or the hook's clear_vnodes_upon_recovery
-//	unavailable HOOK  they return when the hook's program runs
-//	asked HOOK        the hook set the state without a comment; they return when it sets another one
+//	failed HOOK       an administrator brings the vnodes back, or clear_vnodes_upon_recovery acts
+//	unavailable HOOK  the hook's program runs
+//	asked HOOK        the hook, which had set the state without a comment, sets another state
 //
 // The shim adds the note's comment to that of the vnode, and does not touch an administrator's
 // offline. While there is a note, the vnode_list of exechost_periodic has what the server knows.
 // Only then do vnodes come back, because the shim has to remove the comment.
 //
 // A vnode that is offline without the comment gets it again: a restarted server has lost it. A
-// server of OpenPBS 22.05 has lost the state, too (openpbs#2579). pbsnodes -r leaves the comment. So
-// a vnode with the comment that is not offline was brought back by an administrator. It stays so
+// server of OpenPBS 22.05 has lost the state, too (openpbs#2579). pbsnodes -r leaves the comment.
+// So a vnode with the comment that is not offline was brought back by an administrator. It stays so
 // until the hook fails again.
 type Offlining struct {
 	Notes  map[string]*nodestate.Offline // by cause; Changes updates them
@@ -173,8 +173,8 @@ func (e *Event) known() map[string]*hostapi.Vnode {
 	return known
 }
 
-// compare returns which of the vnodes that a cause concerns PBS has to be asked for again, and
-// whether an administrator has brought all of them back.
+// compare returns the vnodes for which PBS has to be asked again, and whether an administrator has
+// brought all of them back. concerns are the vnodes of the cause.
 func compare(n *nodestate.Offline, known map[string]*hostapi.Vnode, concerns []string) (lost []string, byHand bool) {
 	seen, online, forgotten := 0, 0, false
 	for _, name := range concerns {
