@@ -97,7 +97,7 @@ systemctl start hookhost`); err != nil {
 	if err := writeScripts(200); err != nil {
 		return err
 	}
-	r, err := inTurns(ctx, rounds, guestEngines, guestVersions, nil)
+	r, err := inTurns(ctx, rounds, guestEngines, guestVersions)
 	if err != nil {
 		return err
 	}

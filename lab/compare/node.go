@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -19,17 +20,23 @@ const (
 	workDir = "/srv/" + labName + "/home/alice/compare"
 )
 
-// up starts a lab of one node, installs hookhost there, and starts all services.
+// up starts a lab of one node. If that fails, or ctx ends, nothing remains.
 func up(ctx context.Context) error {
-	root, err := os.Getwd()
-	if err != nil {
-		return err
-	}
 	cmd := exec.CommandContext(ctx, "lab/openpbs/up")
 	cmd.Env = append(os.Environ(), "LAB="+labName)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("start lab %s: %w", labName, err)
+	}
+	return nil
+}
+
+// install installs hookhost on the node, and starts all services.
+func install(ctx context.Context) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
 	}
 	for _, line := range []string{
 		"make -s -C " + root + " -o all install >/dev/null",

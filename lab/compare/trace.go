@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// tracer records, by the kernel's tracepoints, how long each pbs_python of the node lived: from the
-// fork in MoM to its exit. The mount of the tracefs goes with the node, the instance with stop.
-type tracer struct{}
+// The kernel's tracepoints record how long each pbs_python of the node lives: from the fork in MoM
+// to its exit.
 
 const (
 	traceDir = "/run/trace/instances/" + labName
@@ -21,32 +20,33 @@ const (
 	momLog   = pbsHome + "/mom_logs/$(date +%Y%m%d)" // today's
 )
 
-// newTracer restarts MoM: an old one keeps a periodic's freq until it has run once more.
-func newTracer(ctx context.Context) (*tracer, error) {
+// startTrace also restarts MoM: an old one keeps a periodic's freq until it has run once more.
+func startTrace(ctx context.Context) error {
 	for _, hook := range []string{"hookhost", "pbs_cgroups"} {
 		off := "qmgr -c 'set hook " + hook + " enabled = false'; qmgr -c 'set hook " + hook + " freq = 5'"
 		if _, err := sh(ctx, "root", off); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if _, err := sh(ctx, "root", "sleep 3; kill $("+momPid+"); sleep 2; pbs_mom; sleep 3"); err != nil {
-		return nil, err
+		return err
 	}
 	pid, err := machinePid(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = sh(ctx, "root", `mkdir -p /run/trace && mount -t tracefs tracefs /run/trace && mkdir `+traceDir+` && cd `+traceDir+`
+	_, err = sh(ctx, "root", `mkdir -p /run/trace && mount -t tracefs tracefs /run/trace && mkdir -p `+traceDir+` && cd `+traceDir+`
 echo mono >trace_clock; echo 16384 >buffer_size_kb
 echo 'filename ~ "*/pbs_python*"' >events/sched/sched_process_exec/filter
 echo 1 >options/event-fork; echo `+pid+` >set_event_pid
 for e in fork exec exit; do echo 1 >events/sched/sched_process_$e/enable; done`)
-	return &tracer{}, err
+	return err
 }
 
-// stop removes the instance, which is the kernel's and would outlive the node.
-func (*tracer) stop() {
-	sh(context.Background(), "root", "rmdir "+traceDir)
+// stopTrace removes the trace, which is the kernel's and would outlive the node. It is idempotent.
+func stopTrace() error {
+	_, err := sh(context.Background(), "root", "[ ! -e "+traceDir+" ] || rmdir "+traceDir)
+	return err
 }
 
 // machinePid is the pid of MoM as the kernel's tracepoints have it: the machine's.
@@ -70,8 +70,8 @@ func machinePid(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("find MoM, pid %s on the node: no such process of the machine", inNode)
 }
 
-// reset forgets what was recorded.
-func (*tracer) reset(ctx context.Context) error {
+// resetTrace removes what was recorded.
+func resetTrace(ctx context.Context) error {
 	_, err := sh(ctx, "root", "echo >"+traceDir+"/trace; wc -l "+momLog+" >/run/mom_logs.from")
 	return err
 }
@@ -83,9 +83,9 @@ var (
 	execLine  = regexp.MustCompile(`execve \S*pbs_python --hook -i \S*/hook_(exec[a-z]+_[a-z]+)_`)
 )
 
-// lives returns the lives of all pbs_python since reset, in ms, by event. MoM logs each execve in
-// the order in which the kernel sees them, and only the log knows the event.
-func (*tracer) lives(ctx context.Context) (map[string]values, error) {
+// lives returns the lives of all pbs_python since resetTrace, in ms, by event. MoM logs each execve
+// in the order in which the kernel sees them, and only the log knows the event.
+func lives(ctx context.Context) (map[string]values, error) {
 	trace, err := sh(ctx, "root", "cat "+traceDir+"/trace")
 	if err != nil {
 		return nil, err
@@ -127,12 +127,12 @@ func (*tracer) lives(ctx context.Context) (map[string]values, error) {
 	if len(events) != len(execs) {
 		return nil, fmt.Errorf("trace: %d execve of pbs_python in mom_logs, %d in the kernel", len(events), len(execs))
 	}
-	lives := map[string]values{}
+	took := map[string]values{}
 	for i, pid := range execs {
 		if exited[pid] == 0 || born[pid] == 0 {
 			return nil, fmt.Errorf("trace: pid %s of %s: from %v to %v", pid, events[i], born[pid], exited[pid])
 		}
-		lives[events[i]] = append(lives[events[i]], (exited[pid]-born[pid])*1000)
+		took[events[i]] = append(took[events[i]], (exited[pid]-born[pid])*1000)
 	}
-	return lives, nil
+	return took, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,24 +57,21 @@ func writeScripts(processes int) error {
 
 // measure runs all engines in turns on a node of the lab.
 func measure(ctx context.Context, rounds int) (r run, err error) {
-	defer func() {
-		if e := down(); err == nil {
-			err = e
-		}
-	}()
 	if err := up(ctx); err != nil {
 		return r, err
 	}
-	tr, err := newTracer(ctx)
-	if err != nil {
+	defer func() { err = errors.Join(err, stopTrace(), down()) }()
+	if err := install(ctx); err != nil {
 		return r, err
 	}
-	defer tr.stop()
-	return inTurns(ctx, rounds, engines, versionsLine, tr)
+	if err := startTrace(ctx); err != nil {
+		return r, err
+	}
+	return inTurns(ctx, rounds, engines, versionsLine)
 }
 
-// inTurns measures engines, of which tr traces those with events.
-func inTurns(ctx context.Context, rounds int, engines []engine, versions string, tr *tracer) (r run, err error) {
+// inTurns measures engines, one after the other in each round.
+func inTurns(ctx context.Context, rounds int, engines []engine, versions string) (r run, err error) {
 	began := time.Now()
 	r = run{Began: began.UTC().Format("2006-01-02 15:04"), Rounds: rounds, Figures: map[string]map[string]values{}}
 	if r.Machine, err = sh(ctx, "root", machineLine); err != nil {
@@ -88,7 +86,7 @@ func inTurns(ctx context.Context, rounds int, engines []engine, versions string,
 			if r.Figures[e.name] == nil {
 				r.Figures[e.name] = map[string]values{}
 			}
-			if err := e.turn(ctx, tr, r.Figures[e.name]); err != nil {
+			if err := e.turn(ctx, r.Figures[e.name]); err != nil {
 				return r, fmt.Errorf("%s: %w", e.name, err)
 			}
 		}
@@ -104,12 +102,12 @@ const (
 )
 
 // turn measures one engine's jobs and adds them to its figures.
-func (e engine) turn(ctx context.Context, tr *tracer, figures map[string]values) error {
+func (e engine) turn(ctx context.Context, figures map[string]values) error {
 	if _, err := sh(ctx, "root", e.on); err != nil {
 		return err
 	}
 	if e.events {
-		if err := tr.reset(ctx); err != nil {
+		if err := resetTrace(ctx); err != nil {
 			return err
 		}
 	}
@@ -120,11 +118,11 @@ func (e engine) turn(ctx context.Context, tr *tracer, figures map[string]values)
 	}
 	if e.events {
 		time.Sleep(6 * time.Second) // a periodic
-		lives, err := tr.lives(ctx)
+		byEvent, err := lives(ctx)
 		if err != nil {
 			return err
 		}
-		for event, took := range lives {
+		for event, took := range byEvent {
 			figures[event] = append(figures[event], took...)
 		}
 	}
@@ -197,7 +195,7 @@ echo $at_rest $more $order $(<dead) $gone`,
 func seconds(out string, n int) (at []float64, err error) {
 	fields := strings.Fields(out)
 	if len(fields) != n {
-		return nil, fmt.Errorf("the job printed %q: not %d numbers", out, n)
+		return nil, fmt.Errorf("%q: want %d numbers", out, n)
 	}
 	for _, f := range fields {
 		v, err := strconv.ParseFloat(f, 64)
