@@ -18,6 +18,8 @@ type liveJob struct {
 	w       *wreck
 	strikes sync.WaitGroup
 
+	striking sync.Mutex // held while hookhost run is started or killed
+
 	pid     atomic.Int64 // hookhost run, or the job's leader; 0 before its start
 	struck  atomic.Bool  // somebody has killed hookhost run
 	limited atomic.Bool  // its limits are to be in force
@@ -169,7 +171,7 @@ func (j *liveJob) do(step string) error {
 		}
 		args = append(append(args, "--"), j.marked("sh", "-c", j.payload())...)
 		for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-			if err := j.start(j.w.command(args...)); err != nil {
+			if started, err := j.startRun(args); err != nil || !started {
 				return err
 			}
 			err := j.starts()

@@ -36,6 +36,16 @@ func (j *liveJob) start(cmd *exec.Cmd) (err error) {
 	return nil
 }
 
+// startRun starts hookhost run, unless it was killed before: one that met no daemon is repeated.
+func (j *liveJob) startRun(args []string) (started bool, err error) {
+	j.striking.Lock()
+	defer j.striking.Unlock()
+	if j.struck.Load() {
+		return false, nil
+	}
+	return true, j.start(j.w.command(args...))
+}
+
 // starts waits until the job's program has started.
 func (j *liveJob) starts() error {
 	err := j.await("the program starts", func() bool { return exists(j.startedFile()) })

@@ -25,6 +25,8 @@ func (w *wreck) strikeRun(job *liveJob) {
 			return // its start has failed, which carryOut tells
 		}
 	}
+	job.striking.Lock()
+	defer job.striking.Unlock()
 	job.struck.Store(true)
 	job.limited.Store(false)
 	job.signal(syscall.SIGKILL)
