@@ -392,13 +392,11 @@ func TestPBSJobThatRunsAlready(t *testing.T) {
 func TestPBSAsksForVnodes(t *testing.T) {
 	must.BesideOthers(t)
 	m := newMoM(t, "[vnodes]\nonline_nodes_min_delay = \"0s\"")
+	note := m.path("state/offline")
+	must.NoError(t, os.MkdirAll(filepath.Dir(note), 0o700), os.WriteFile(note, []byte(`{"asked cgroup":{"comment":`+
+		`"Hook cgroup: Unable to clean up one or more cgroups","since":"2026-01-01T00:00:00Z","vnodes":["pbshost"]}}`), 0o600))
 	m.serve()
 	plain := m.hostInput("exechost_periodic")
-	if out := m.post(plain); strings.HasPrefix(out, "ask") {
-		t.Errorf("nothing is offline: %s", out)
-	}
-	note := m.path("state/cgroup.offline")
-	must.NoError(t, os.WriteFile(note, []byte(`{"since":"2026-01-01T00:00:00Z","told":true}`), 0o600))
 	if out := m.post(plain, "Accept: application/x-pbs-hook-output"); out != "ask\n" {
 		t.Errorf("%s, want it to ask", out)
 	}
