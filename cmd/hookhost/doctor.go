@@ -30,8 +30,9 @@ line counts the findings, and problems come first. Each item is ok, degraded
 job has run). An arrow marks the remedy.
 
 Exit status: 0; 1 if a configured hook cannot work. If root runs doctor with the
-daemon's configuration, the daemon reports the result to PBS: the resource
-hookhost of this host's vnodes is "ok", or "degraded" with exit status 1.`,
+daemon's configuration, all of it in force, the daemon reports the result to
+PBS: the resource hookhost of this host's vnodes is "ok", or "degraded" with
+exit status 1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.readSettings(c.named)
 			if err != nil {
@@ -62,8 +63,8 @@ hookhost of this host's vnodes is "ok", or "degraded" with exit status 1.`,
 	return cmd
 }
 
-// reportExamination reports the result to the daemon if the daemon has this configuration. Without
-// a daemon there is nothing to report, and users may not.
+// reportExamination reports the result to the daemon if the daemon has this file and all of it is
+// in force. Without a daemon there is nothing to report, and users may not.
 func (c *cli) reportExamination(ctx context.Context, s settings.Settings, ok bool) {
 	client, err := api.Dial(c.Socket)
 	if err != nil {
@@ -71,7 +72,11 @@ func (c *cli) reportExamination(ctx context.Context, s settings.Settings, ok boo
 	}
 	defer client.Close()
 	info, err := client.Node(ctx)
-	if err == nil && info.Config != nil && info.Config.File == cmp.Or(s.Path, c.Config) {
+	if err != nil || info.Config == nil {
+		return
+	}
+	inForce := info.Config.Error == "" && len(info.Config.Reload) == 0 && len(info.Config.Restart) == 0
+	if inForce && info.Config.File == cmp.Or(s.Path, c.Config) {
 		_ = client.Examined(ctx, ok) // a daemon before an upgrade does not have it
 	}
 }
