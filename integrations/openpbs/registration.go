@@ -60,7 +60,8 @@ func Default() Registration {
 
 // ErrStock is the refusal to register hookhost beside pbs_cgroups.
 var ErrStock = errors.New("hook " + Stock + " is enabled: both would confine each job, in cgroups of the same name. " +
-	"Drain the nodes. Then use --disable-pbs-cgroups, or disable that hook yourself")
+	"Drain the nodes. Then use --disable-pbs-cgroups, or disable that hook yourself. To move hosts in stages, " +
+	"use --disabled")
 
 // preserved are the attributes that an installed hook keeps unless Named has them.
 var preserved = []string{"order", "alarm", "freq", "fail_action"}
