@@ -11,7 +11,8 @@ import (
 )
 
 // doctor has the result of `hookhost doctor` on this node. That command reports it when root runs
-// it. The daemon runs it at its start and after each change of its configuration.
+// it. The daemon runs it at its start and after each change of its configuration. A run that fails
+// counts as a hook that cannot work.
 type doctor struct {
 	command []string
 	log     *logrus.Entry
@@ -44,6 +45,7 @@ func (d *doctor) run(ctx context.Context) {
 		}
 		if err := d.examine(ctx); err != nil && ctx.Err() == nil {
 			d.log.Warnf("hookhost doctor: %v", err)
+			d.Examined(false) // an earlier ok may no longer be true
 		}
 	}
 }
