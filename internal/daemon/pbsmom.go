@@ -30,8 +30,9 @@ type pbsMoM struct {
 	doctor *doctor
 	log    *logrus.Entry
 
-	noting sync.Mutex                    // guards notes
+	noting sync.Mutex                    // guards notes and blank
 	notes  map[string]*nodestate.Offline // why vnodes are offline; the state directory has a copy
+	blank  bool                          // the copy has no notes
 }
 
 // Event carries out an event of pbs_mom, which MoM's hook passes on. The answer comes before MoM
@@ -134,9 +135,14 @@ func (m *pbsMoM) changes(e *openpbs.Event, v *host.Verdict, call api.MoMCall, la
 	defer m.noting.Unlock()
 	o.Notes = m.notes
 	changes := e.Changes(v.Outcome, custom, o)
-	if err := nodestate.Dir(m.conf.paths.State).SetOffline(m.notes); err != nil {
+	if len(m.notes) == 0 && m.blank {
+		return changes
+	}
+	err := nodestate.Dir(m.conf.paths.State).SetOffline(m.notes)
+	if err != nil {
 		m.log.Errorf("note why vnodes are offline: %v", err)
 	}
+	m.blank = err == nil && len(m.notes) == 0
 	return changes
 }
 
