@@ -75,8 +75,7 @@ func (c *cli) reportExamination(ctx context.Context, s settings.Settings, ok boo
 	if err != nil || info.Config == nil {
 		return
 	}
-	inForce := info.Config.Error == "" && len(info.Config.Reload) == 0 && len(info.Config.Restart) == 0
-	if inForce && info.Config.File == cmp.Or(s.Path, c.Config) {
+	if info.Config.InForce() && info.Config.File == cmp.Or(s.Path, c.Config) {
 		_ = client.Examined(ctx, ok) // a daemon before an upgrade does not have it
 	}
 }

@@ -114,6 +114,11 @@ type ConfigInfo struct {
 	Restart []Setting `json:"restart,omitempty"`
 }
 
+// InForce reports whether all of the host's configuration files are in force.
+func (c *ConfigInfo) InForce() bool {
+	return c.Error == "" && len(c.Reload) == 0 && len(c.Restart) == 0
+}
+
 // Setting is a setting of the configuration with the value in force and the waiting one, as JSON.
 type Setting struct {
 	Key     string `json:"key"`

@@ -73,6 +73,12 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 		}
 		return strings.Join(all, ", ")
 	}
+	if info.InForce() {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return []Finding{ok(what, "the daemon uses the defaults, since there is no "+file)}
+		}
+		return []Finding{ok(what, "the daemon uses "+file)}
+	}
 	switch {
 	case info.Error != "":
 		return []Finding{degraded(what, "the daemon still uses what it read before: "+info.Error,
@@ -85,14 +91,9 @@ func examineInForce(info *api.ConfigInfo) []Finding {
 		}
 		return []Finding{degraded(what, found,
 			"when no job is running: systemctl restart hookhost; or restore the file")}
-	case len(info.Reload) > 0:
-		return []Finding{degraded(what, "the daemon does not use all of "+file+" yet: "+waiting(info.Reload),
-			"systemctl reload hookhost, or SIGHUP to the daemon")}
 	}
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return []Finding{ok(what, "the daemon uses the defaults, since there is no "+file)}
-	}
-	return []Finding{ok(what, "the daemon uses "+file)}
+	return []Finding{degraded(what, "the daemon does not use all of "+file+" yet: "+waiting(info.Reload),
+		"systemctl reload hookhost, or SIGHUP to the daemon")}
 }
 
 // examineRefused reports how often the daemon has refused calls.
