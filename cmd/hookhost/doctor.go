@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -29,10 +29,10 @@ line counts the findings, and problems come first. Each item is ok, degraded
 (works with restrictions), impossible here, or unknown (until the daemon or a
 job has run). An arrow marks the remedy.
 
-Exit status: 0; 1 if a configured hook cannot work. If root runs doctor with the
-daemon's configuration, all of it in force, the daemon reports the result to
-PBS: the resource hookhost of this host's vnodes is "ok", or "degraded" with
-exit status 1.`,
+Exit status: 0; 1 if a configured hook cannot work. The daemon runs doctor too:
+when it starts, after a change of its configuration, and when root runs doctor.
+It reports its own result to PBS: the resource hookhost of this host's vnodes is
+"ok", or "degraded" with exit status 1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.readSettings(c.named)
 			if err != nil {
@@ -51,9 +51,8 @@ exit status 1.`,
 			if err != nil {
 				return err
 			}
-			blocked := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Blocks })
-			c.reportExamination(cmd.Context(), s, !blocked)
-			if blocked {
+			c.requestExamination(cmd.Context())
+			if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Blocks }) {
 				return &exitError{status: 1}
 			}
 			return nil
@@ -63,20 +62,19 @@ exit status 1.`,
 	return cmd
 }
 
-// reportExamination reports the result to the daemon if the daemon has this file and all of it is
-// in force. Without a daemon there is nothing to report, and users may not.
-func (c *cli) reportExamination(ctx context.Context, s settings.Settings, ok bool) {
+// requestExamination makes the daemon examine the node too, because only its result counts. Users
+// may not do that, and the doctor that the daemon runs does not.
+func (c *cli) requestExamination(ctx context.Context) {
+	if os.Geteuid() != 0 {
+		return
+	}
 	client, err := api.Dial(c.Socket)
 	if err != nil {
 		return
 	}
 	defer client.Close()
-	info, err := client.Node(ctx)
-	if err != nil || info.Config == nil {
-		return
-	}
-	if info.Config.InForce() && info.Config.File == cmp.Or(s.Path, c.Config) {
-		_ = client.Examined(ctx, ok) // a daemon before an upgrade does not have it
+	if info, err := client.Node(ctx); err == nil && info.PID != os.Getppid() {
+		_ = client.Examine(ctx) // a daemon before an upgrade does not have it
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,4 +55,20 @@ func TestDoctorLooksAtTheDaemon(t *testing.T) {
 	if strings.Contains(text, "all that hookhost uses") {
 		t.Error("doctor says that the daemon has all capabilities")
 	}
+}
+
+// Root's doctor makes the daemon run another one, which makes it run no third.
+func TestDoctorOfTheDaemonRequestsNoOther(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	n.hookhost("doctor")
+	pgrep, err := exec.LookPath("pgrep")
+	must.NoError(t, err)
+	since := time.Now()
+	must.Eventually(t, "no doctor runs for 300 ms", func() bool {
+		if exec.Command(pgrep, "-P", fmt.Sprint(n.owner()), "-f", " doctor ").Run() == nil {
+			since = time.Now()
+		}
+		return time.Since(since) > 300*time.Millisecond
+	})
 }

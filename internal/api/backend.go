@@ -48,9 +48,11 @@ type Node interface {
 	NewJobID(ctx context.Context) (string, error)
 }
 
-// Doctor gets the result of each `hookhost doctor` of root that examined the node with the host's
-// configuration: ok if every configured hook can work.
-type Doctor interface{ Examined(ok bool) }
+// Doctor examines the node.
+type Doctor interface {
+	// Examine requests an examination, and does not wait for it.
+	Examine()
+}
 
 // Processes answers questions about processes. Its methods fail with ErrNotFound.
 type Processes interface {

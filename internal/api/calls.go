@@ -115,16 +115,8 @@ func (s *Server) reload(_ Peer, r *http.Request) (any, error) {
 	return struct{}{}, s.Node.Reload(context.WithoutCancel(r.Context()))
 }
 
-type examination struct {
-	OK bool `json:"ok"`
-}
-
-func (s *Server) examined(_ Peer, r *http.Request) (any, error) {
-	var e examination
-	if err := decodeBody(r.Body, &e); err != nil {
-		return nil, err
-	}
-	s.Doctor.Examined(e.OK)
+func (s *Server) examine(Peer, *http.Request) (any, error) {
+	s.Doctor.Examine()
 	return struct{}{}, nil
 }
 

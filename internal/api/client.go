@@ -197,10 +197,9 @@ func (c *Client) Reload(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/reload", nil, &struct{}{})
 }
 
-// Examined reports the result of `hookhost doctor`, which examined this node with the configuration
-// of the host: ok if every configured hook can work.
-func (c *Client) Examined(ctx context.Context, ok bool) error {
-	return c.call(ctx, http.MethodPost, "/v1/doctor", examination{ok}, &struct{}{})
+// Examine makes the host run `hookhost doctor`, and does not wait for it.
+func (c *Client) Examine(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/doctor", nil, &struct{}{})
 }
 
 // get returns the answer to a GET request.

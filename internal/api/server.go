@@ -14,7 +14,7 @@
 //	GET  /v1/present             everyone     PresentJobs that the caller may see
 //	GET  /v1/node                everyone     NodeInfo; hooks for root only
 //	POST /v1/reload              root
-//	POST /v1/doctor              root         {"ok"}: the result of doctor on this node
+//	POST /v1/doctor              root         runs doctor on this node, without waiting for it
 //	GET  /metrics                root         text, for Prometheus
 //
 // A user's questions (GET), and attaches that name no job, are answered two at a time, and the rest
@@ -142,7 +142,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /v1/reports", s.streaming(anybody, s.reports))
 	mux.Handle("GET /v1/node", s.question(s.node))
 	mux.Handle("POST /v1/reload", s.endpoint(rootOnly, maxSmall, s.reload))
-	mux.Handle("POST /v1/doctor", s.endpoint(rootOnly, maxSmall, s.examined))
+	mux.Handle("POST /v1/doctor", s.endpoint(rootOnly, maxSmall, s.examine))
 	mux.Handle("GET /metrics", s.streaming(rootOnly, s.metrics))
 	mux.Handle("/", s.endpoint(anybody, maxSmall, func(_ Peer, r *http.Request) (any, error) { return nil, noCall(r) }))
 	return mux

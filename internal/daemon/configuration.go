@@ -178,6 +178,13 @@ func (c *configuration) checkRestart(file *config.File) error {
 	return fmt.Errorf("%s: %s", strings.Join(list, ", "), why)
 }
 
+// allInForce reports whether the configuration files are in force as they are now.
+func (c *configuration) allInForce() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info().InForce()
+}
+
 // info compares the configuration files with the configuration in force.
 func (c *configuration) info() *api.ConfigInfo {
 	s, err := c.read()

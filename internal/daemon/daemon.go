@@ -94,7 +94,7 @@ func open(o *Options) (*daemon, error) {
 		aux: o.Paths.Aux(), tmpDir: mom.TmpDir, isLive: d.isLive, log: log, limit: removeTime,
 	}
 	d.processes = &processes{procfs: procfs, jobs: d.jobs, died: d.leftovers.runKilled}
-	d.doctor = newDoctor(o.Doctor, log)
+	d.doctor = newDoctor(o.Doctor, d.conf.allInForce, log)
 	notes, err := nodestate.Dir(o.State).Offline()
 	if err != nil {
 		log.Errorf("vnodes may stay offline: %v", err)
@@ -140,7 +140,7 @@ func (d *daemon) configured() {
 		d.jobs.forgetLimits()
 	}
 	d.listenForScrapes()
-	d.doctor.ask()
+	d.doctor.Examine()
 }
 
 // Handle carries out an event.

@@ -10,11 +10,13 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// doctor has the result of `hookhost doctor` on this node. That command reports it when root runs
-// it. The daemon runs it at its start and after each change of its configuration. A run that fails
-// counts as a hook that cannot work.
+// doctor runs `hookhost doctor` and has its result: whether every configured hook can work. It does
+// so at the daemon's start, after each change of its configuration, and when root has run the
+// command. The result that root gets does not count: a container does not show the node. A run that
+// fails counts as a hook that cannot work.
 type doctor struct {
 	command []string
+	inForce func() bool // all of the configuration is in force
 	log     *logrus.Entry
 	wanted  chan struct{}
 	verdict atomic.Pointer[bool] // nil as long as it is not known
@@ -23,19 +25,20 @@ type doctor struct {
 // doctorWithin bounds a run of the command. NVIDIA's library may take seconds to start.
 const doctorWithin = 2 * time.Minute
 
-func newDoctor(command []string, log *logrus.Entry) *doctor {
-	return &doctor{command: command, log: log, wanted: make(chan struct{}, 1)}
+func newDoctor(command []string, inForce func() bool, log *logrus.Entry) *doctor {
+	return &doctor{command: command, inForce: inForce, log: log, wanted: make(chan struct{}, 1)}
 }
 
-// ask makes run examine the node. It does not wait.
-func (d *doctor) ask() {
+// Examine makes run examine the node. It does not wait.
+func (d *doctor) Examine() {
 	select {
 	case d.wanted <- struct{}{}:
 	default: // one waits already
 	}
 }
 
-// run examines the node whenever that is asked for, until ctx ends.
+// run examines the node whenever that is requested, until ctx ends. The command reads the
+// configuration files, so its result does not count while a change in them waits for a reload.
 func (d *doctor) run(ctx context.Context) {
 	for len(d.command) > 0 {
 		select {
@@ -43,25 +46,29 @@ func (d *doctor) run(ctx context.Context) {
 			return
 		case <-d.wanted:
 		}
-		if err := d.examine(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warnf("hookhost doctor: %v", err)
-			d.Examined(false) // an earlier ok may no longer be true
+		ok, err := d.examine(ctx)
+		if ctx.Err() != nil || !d.inForce() {
+			continue
 		}
+		if err != nil {
+			d.log.Warnf("hookhost doctor: %v", err)
+		}
+		d.note(ok)
 	}
 }
 
-func (d *doctor) examine(ctx context.Context) error {
+// examine reports whether every configured hook can work. That is the command's exit status.
+func (d *doctor) examine(ctx context.Context) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorWithin)
 	defer cancel()
-	err := exec.CommandContext(ctx, d.command[0], d.command[1:]...).Run()
+	err = exec.CommandContext(ctx, d.command[0], d.command[1:]...).Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return nil // a configured hook cannot work
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
-// Examined notes the result of an examination of this node.
-func (d *doctor) Examined(ok bool) {
+func (d *doctor) note(ok bool) {
 	if old := d.verdict.Swap(&ok); old == nil && ok || old != nil && *old == ok {
 		return
 	}

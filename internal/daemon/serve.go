@@ -28,7 +28,7 @@ type Options struct {
 	Log      *logrus.Logger
 	Reload   <-chan os.Signal // triggers a reload of the configuration and the hooks
 	Invoked  bool             // systemd has set INVOCATION_ID, which a shell's children may have inherited
-	Doctor   []string         // the command that examines this node and reports to the daemon; nil for none
+	Doctor   []string         // examines this node: status 0, or 1 if a hook cannot work; nil for none
 }
 
 // longestEvent is how long a daemon that stops waits for its events. It is longer than a built-in
