@@ -75,31 +75,3 @@ func (r Registration) restore(existing *Hook, enable bool) (list []Command) {
 	}
 	return append(list, r.importing(typeScript, r.Delivered.Script))
 }
-
-// printReplace is checkReplace for Print: what the script does with a hook that is not ours.
-func (r Registration) printReplace() string {
-	if r.Name != Stock {
-		return fmt.Sprintf("fail \""+foreign+"\"", r.Name)
-	}
-	changed := func(what, kind, suffix string) string { return fmt.Sprintf(changedHere, Stock, what, kind, suffix) }
-	return fmt.Sprintf(`
-		same %[1]s PY || fail "%[2]s"
-		same %[3]s CF || fail "%[4]s"
-		`, typeScript, changed("script", typeScript, "PY"), typeConfig, changed("configuration", typeConfig, "CF"))
-}
-
-const scriptDelivered = `
-dir=${PBS_EXEC:-/opt/pbs}/lib64/python/altair/pbs_hooks
-[ -e "$dir/pbs_cgroups.PY" ] || dir=${PBS_EXEC:-/opt/pbs}/lib/python/altair/pbs_hooks
-same() { qmgr -c "export hook pbs_cgroups $1 default" | cmp -s - "$dir/pbs_cgroups.$2"; }
-`
-
-const scriptReplace = `
-if [ "$line" != none ] && [ -e "$dir/pbs_cgroups.PY" ]; then
-	replaces=yes
-	! same %[1]s CF || config='import hook pbs_cgroups %[1]s base64 -
-%[2]s
-
-'
-fi
-`

@@ -24,10 +24,15 @@ Otherwise PBS does not send that event.
 `
 
 // Print is Install as a shell script that needs only qmgr, for a server's host without hookhost,
-// and for people to read. version is hookhost's.
+// and for people to read. version is hookhost's. It fails for a hook that replaces pbs_cgroups:
+// Uninstall, which makes it PBS's again, needs hookhost there.
 func (r Registration) Print(version string) ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
+	}
+	if r.Name == Stock {
+		return nil, fmt.Errorf("hook %s replaces PBS's, which a script cannot undo: install hookhost on the "+
+			"PBS server's host, and run hookhost openpbs install --name %[1]s there", Stock)
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, scriptHead, version, r.Name)
@@ -35,11 +40,8 @@ func (r Registration) Print(version string) ([]byte, error) {
 		script := script(state, note)
 		return oneLine(strings.TrimSpace(string(encode(script[:len(script)-len(Shim())]))))
 	}
-	if r.Name == Stock {
-		b.WriteString(scriptDelivered)
-	}
 	fmt.Fprintf(&b, scriptLook, r.Name, mark, pending, disabled+Stock, marks("", ""), marks(pending, ""),
-		marks("", Stock), marks(pending, Stock), r.printReplace())
+		marks("", Stock), marks(pending, Stock), fmt.Sprintf(foreign, r.Name))
 	switch {
 	case r.Disabled:
 		b.WriteString(scriptBeside)
@@ -47,9 +49,6 @@ func (r Registration) Print(version string) ([]byte, error) {
 		b.WriteString(scriptConsent)
 	default:
 		fmt.Fprintf(&b, scriptNoConsent, ErrStock)
-	}
-	if r.Name == Stock {
-		fmt.Fprintf(&b, scriptReplace, typeConfig, strings.TrimSpace(string(encode([]byte(NoConfig)))))
 	}
 	b.WriteString(scriptResources)
 	create := r.resources()
@@ -148,14 +147,14 @@ noted() {
 	mark=%[7]s
 	half=%[8]s
 }
-installed= enabled= replaces= config= line=none
+installed= enabled= line=none
 if there %[1]s; then
 	look %[1]s
 	case $line in
 	none) ;;
 	'%[2]s'*'%[4]s') noted ;;
 	'%[2]s'*) ;;
-	*) %[9]s ;;
+	*) fail "%[9]s" ;;
 	esac
 	case $events$line in *exec*'%[2]s'*) installed=yes ;; esac
 	case $line in *'%[3]s'*) installed= ;; esac
@@ -164,8 +163,7 @@ enable=
 [ -n "$installed" ] || enable=yes
 
 stock=
-case %[1]s$line in pbs_cgroups'%[2]s'*) ours=yes ;; *) ours= ;; esac
-if [ -z "$ours" ] && there pbs_cgroups; then
+if there pbs_cgroups; then
 	text=$(qmgr -c 'list hook pbs_cgroups enabled') || fail "qmgr cannot list hook pbs_cgroups"
 	case $text in
 	*'enabled = true'*)
@@ -202,7 +200,7 @@ off=
 
 const scriptAttributes = `
 attributes='%[1]s'
-[ -n "$installed$replaces" ] || attributes='%[2]s'
+[ -n "$installed" ] || attributes='%[2]s'
 script='%[5]s'
 first=$mark
 finish=
@@ -223,7 +221,6 @@ $first
 $script
 
 $off
-$config
 $attributes
 $stock
 $finish
