@@ -10,8 +10,9 @@ import (
 )
 
 // ReadDelivered reads pbs_cgroups as PBS delivers it, below PBS_EXEC. PBS's installation copies
-// these files to the server's hooks (pbs_postinstall). It returns nil if this PBS has no such hook.
-func ReadDelivered(exec string) (*Hook, error) {
+// these files to the server's hooks (pbs_postinstall). It returns nil if this PBS has no such hook,
+// otherwise also the directory of the files.
+func ReadDelivered(exec string) (*Hook, MoMHooks, error) {
 	for _, lib := range []string{"lib64", "lib"} {
 		dir := MoMHooks(filepath.Join(exec, lib, "python/altair/pbs_hooks")) // NAME.PY, NAME.HK, NAME.CF as in MoM's
 		h, err := dir.Hook(Stock)
@@ -25,11 +26,11 @@ func ReadDelivered(exec string) (*Hook, error) {
 			h.Config, err = os.ReadFile(dir.Config(Stock))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("hook %s of PBS: %w", Stock, err)
+			return nil, "", fmt.Errorf("hook %s of PBS: %w", Stock, err)
 		}
-		return h, nil
+		return h, dir, nil
 	}
-	return nil, nil
+	return nil, "", nil
 }
 
 // replaces reports whether the registration is pbs_cgroups by name, in the place of PBS's hook.
@@ -44,14 +45,14 @@ func (r Registration) checkReplace(existing *Hook) error {
 		return fmt.Errorf(foreign+": qmgr -c 'delete hook %[1]s'", r.Name)
 	}
 	for _, part := range []struct {
-		what, kind, suffix string
-		same               bool
+		what, kind, file string
+		same             bool
 	}{
-		{"script", typeScript, "PY", bytes.Equal(existing.Script, r.Delivered.Script)},
-		{"configuration", typeConfig, "CF", bytes.Equal(existing.Config, r.Delivered.Config)},
+		{"script", typeScript, r.DeliveredIn.Script(Stock), bytes.Equal(existing.Script, r.Delivered.Script)},
+		{"configuration", typeConfig, r.DeliveredIn.Config(Stock), bytes.Equal(existing.Config, r.Delivered.Config)},
 	} {
 		if !part.same {
-			return fmt.Errorf(changedHere, Stock, part.what, part.kind, part.suffix)
+			return fmt.Errorf(changedHere, Stock, part.what, part.kind, part.file)
 		}
 	}
 	return nil
@@ -61,7 +62,7 @@ const foreign = "hook %[1]s exists already and is not hookhost's: choose another
 
 const changedHere = "hook %[1]s has a %[2]s of this site, which would be lost. " +
 	"Save it: qmgr -c 'export hook %[1]s %[3]s default' >FILE. Then give the hook PBS's: " +
-	"qmgr -c 'import hook %[1]s %[3]s default PBS_EXEC/lib/python/altair/pbs_hooks/%[1]s.%[4]s'"
+	"qmgr -c 'import hook %[1]s %[3]s default %[4]s'"
 
 // restore returns the directives that make our disabled pbs_cgroups the hook that PBS delivers.
 // order, alarm, freq and fail_action stay, as they do at an installation.

@@ -45,8 +45,9 @@ type Registration struct {
 	// as it is.
 	Disabled bool
 	// Delivered is pbs_cgroups as PBS delivers it, or nil. A hook of that name is not deleted but
-	// made that again.
-	Delivered *Hook
+	// made that again. DeliveredIn is the directory of its files.
+	Delivered   *Hook
+	DeliveredIn MoMHooks
 	// Cgswap requests the server's hook that fills in cgswap too: see InstallCgswap.
 	Cgswap bool
 	// Container requests the resource with which a job names its image.

@@ -150,7 +150,7 @@ func (r *Registrar) readDelivered() error {
 	}
 	conf, err := r.Conf()
 	if err == nil {
-		r.Registration.Delivered, err = openpbs.ReadDelivered(pbs.Exec(conf))
+		r.Registration.Delivered, r.Registration.DeliveredIn, err = openpbs.ReadDelivered(pbs.Exec(conf))
 	}
 	return err
 }
