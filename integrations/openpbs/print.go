@@ -12,7 +12,7 @@ import (
 // exechost_startup only when it starts and on SIGHUP, which does not affect jobs (process_hup in
 // resmom/linux/mom_func.c). The daemon reports the missing resources with exechost_periodic, which
 // MoM runs when the hook arrives.
-const NextSteps = `On nodes whose daemon is already running, nothing is left to do (check with hookhost doctor).
+const NextSteps = `On nodes whose daemon is already running, an enabled hook works at once (check with hookhost doctor).
 A daemon that starts later reports its vnodes to the server at the next exechost_periodic. To report
 them at once, send pbs_mom a SIGHUP, which does not affect any job:
     . /etc/pbs.conf; kill -HUP "$(cat "${PBS_MOM_HOME:-$PBS_HOME}/mom_priv/mom.lock")"
@@ -22,6 +22,10 @@ takes 0.1 s per job. To make it wait:
 If a hook of this site handles execjob_prologue, install once with --event execjob_prologue.
 Otherwise PBS does not send that event.
 `
+
+// EnableStep is the step before NextSteps if the hook of that name is disabled.
+const EnableStep = "Hook %[1]s is disabled and stays disabled. " +
+	"To enable it: qmgr -c 'set hook %[1]s enabled = true'"
 
 // Print is Install as a shell script that needs only qmgr, for a server's host without hookhost,
 // and for people to read. version is hookhost's. It fails for a hook that replaces pbs_cgroups:
@@ -78,11 +82,12 @@ func (r Registration) Print(version string) ([]byte, error) {
 			fmt.Fprintf(&b, scriptKeepEvent, e)
 		}
 	}
-	fmt.Fprintf(&b, scriptRegister, r.Name, typeScript, NextSteps)
+	fmt.Fprintf(&b, scriptRegister, r.Name, typeScript, NextSteps, map[bool]string{false: "$enable"}[r.Disabled],
+		fmt.Sprintf(EnableStep, r.Name))
 	if r.Cgswap { // this alone also updates an existing hook
 		b.WriteString(r.printCgswap())
 	}
-	fmt.Fprintf(&b, scriptEnd, r.Name, map[bool]string{false: "$enable"}[r.Disabled])
+	b.WriteString(")\n")
 	return b.Bytes(), nil
 }
 
@@ -226,16 +231,13 @@ $stock
 $finish
 END
 
+echo "Hook %[1]s is registered."
+[ -n "%[4]s$enabled" ] || echo "%[5]s"
 cat <<'END'
-Hook %[1]s is registered.
 %[3]sEND
 `
 
 const scriptKeepEvent = `case $installed${events-} in
 yes*%[1]s*) attributes=$(printf '%%s\n' "$attributes" | sed '/ event = /s/"$/,%[1]s"/') ;;
 esac
-`
-
-const scriptEnd = `[ -n "%[2]s$enabled" ] || echo "Hook %[1]s is disabled and stays disabled. To enable it: qmgr -c 'set hook %[1]s enabled = true'"
-)
 `

@@ -55,13 +55,15 @@ func (r *Registrar) Install() error {
 			return err
 		}
 	}
-	if len(list) > 0 && !r.DryRun {
-		fmt.Fprintf(r.Out, "\nHook %s is registered.\n%s", r.Registration.Name, openpbs.NextSteps)
+	registered := len(list) > 0 && !r.DryRun
+	if registered {
+		fmt.Fprintf(r.Out, "\nHook %s is registered.\n", r.Registration.Name)
 	}
 	if r.Registration.StaysDisabled(existing, stock) {
-		const text = "Hook %s is disabled and stays disabled. " +
-			"To enable it: qmgr -c 'set hook %[1]s enabled = true'\n"
-		fmt.Fprintf(r.Out, text, r.Registration.Name)
+		fmt.Fprintf(r.Out, openpbs.EnableStep+"\n", r.Registration.Name)
+	}
+	if registered {
+		fmt.Fprint(r.Out, openpbs.NextSteps)
 	}
 	return r.installCgswap(q, all, resources)
 }
