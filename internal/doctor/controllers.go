@@ -19,8 +19,12 @@ type use struct {
 
 func (k *kernel) uses() []use {
 	c := k.cfg
-	io := "jobs are throttled on block devices"
-	if len(c.IO.Max) == 0 {
+	const counted = "jobs are not throttled on block devices, only counted"
+	v2, io := k.tree.Mode() == cgroup.ModeV2, "jobs are throttled on block devices"
+	switch {
+	case !c.IO.Enabled:
+		io = "[io] is not enabled: " + counted
+	case len(c.IO.Max) == 0:
 		io = "max of [io] names no device: jobs are not throttled"
 	}
 	uses := []use{
@@ -29,10 +33,10 @@ func (k *kernel) uses() []use {
 		{"cpu", "[cpu]", c.CPU.Enabled, "cpu time is shared by ncpus", "cpu time is not shared by ncpus"},
 		{"pids", "[pids]", c.Pids.Enabled, pidsUse(c), "the number of tasks is not limited"},
 		{"hugetlb", "[hugetlb]", c.Hugetlb.Enabled, "hpmem is enforced by the kernel", "hpmem is not enforced"},
-		{"io", "[io]", c.IO.Enabled, io, "jobs are not throttled on block devices, only counted"},
+		{"io", "[io]", c.IO.Enabled || v2, io, counted}, // on v1, blkio counts
 	}
 	for _, name := range c.Placing() {
-		if name == "blkio" && !c.Blkio.Enabled && (k.tree.Has("io") || k.tree.Mode() == cgroup.ModeV2) {
+		if name == "blkio" && !c.Blkio.Enabled && (k.tree.Has("io") || v2) {
 			continue // it is io
 		}
 		uses = append(uses, use{name: name, section: "[" + name + "]", enabled: true, does: k.places(name)})
@@ -80,18 +84,19 @@ func (k *kernel) places(name string) string {
 	return "each cgroup of the v2 tree is in it"
 }
 
-// examineController reports whether a controller is available to jobs, and if not, why.
+// examineController reports whether a controller is available to jobs, and if not, why. What is not
+// enabled needs no controller.
 func (k *kernel) examineController(u use) Finding {
 	what := u.name + " controller"
-	if k.tree.Has(u.name) {
-		if !u.enabled {
-			return ok(what, u.section+" is not enabled: "+u.without)
-		}
+	switch {
+	case !u.enabled:
+		return ok(what, u.section+" is not enabled: "+u.without)
+	case k.tree.Has(u.name):
 		return ok(what, u.does)
 	}
 	found, advice := k.whyNot(u.name)
 	if !slices.Contains(append(k.cfg.Limiting(), k.cfg.Required()...), u.name) {
-		return impossible(what, found+"; nothing configured needs it", advice)
+		return degraded(what, found+"; no configured limit needs it", advice)
 	}
 	return blocking(what, found, advice+"; or set enabled = false in "+u.section)
 }

@@ -33,7 +33,8 @@ func (k *kernel) examineSwap() Finding {
 	case !k.cfg.Memsw.Enabled:
 		return ok(what, "[memsw] is not enabled: vmem is not enforced")
 	case !k.tree.Has("memory"):
-		return impossible(what, "vmem is not enforced: there is no memory controller", "see memory controller")
+		_, advice := k.whyNot("memory")
+		return impossible(what, "vmem is not enforced: there is no memory controller", advice)
 	case inForce && !limitsMem:
 		return ok(what, byKernel+" if a job requests it")
 	case inForce && noSwap:
