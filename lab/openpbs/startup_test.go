@@ -38,7 +38,8 @@ func TestInstallAloneTellsTheServerOfVnodes(t *testing.T) {
 		}
 	})
 	for _, node := range nodes {
-		if left := on(t, node, "ls "+pbsHome+"/mom_priv/hooks/hookhost.PY 2>/dev/null || :"); left != "" {
+		left := on(t, node, "cd "+pbsHome+"/mom_priv/hooks; ls hookhost.HK hookhost.PY hookhost.CF 2>/dev/null || :")
+		if left != "" {
 			t.Errorf("%s has %s when uninstall is over", node, left)
 		}
 		// A MoM that has started without the hook has nothing of what it told before, nor has the

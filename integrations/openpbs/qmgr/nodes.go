@@ -26,6 +26,17 @@ func (r *Registrar) reach(hook string) error { return r.confirmed(hook, "Hook "+
 // accepts a new one of the same name.
 func (r *Registrar) removed(hook string) error { return r.confirmed(hook, "The removal of hook "+hook) }
 
+// settle waits before the deletion of a hook until the nodes have its last change. A server that
+// has not sent that yet does so after the deletion (OpenPBS 23.06, sync_mom_hookfilesTPP in
+// hook_func.c), and NAME.HK stays on the nodes.
+func (r *Registrar) settle(directive string) error {
+	hook, deletes := strings.CutPrefix(directive, "delete hook ")
+	if !deletes {
+		return nil
+	}
+	return r.confirmed(hook, "The last change of hook "+hook)
+}
+
 // confirmed waits for the nodes that have not confirmed a change of the hook.
 func (r *Registrar) confirmed(hook, something string) error {
 	conf, err := r.Conf()

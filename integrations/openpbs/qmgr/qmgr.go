@@ -139,6 +139,9 @@ func (q *qmgr) others(all map[string]*openpbs.Hook, name string) ([]*openpbs.Hoo
 func (r *Registrar) carryOut(q *qmgr, list []openpbs.Command) error {
 	for _, c := range list {
 		if !r.DryRun {
+			if err := r.settle(c.Directive); err != nil {
+				return err
+			}
 			if _, err := q.run(c.Directive, c.Input); err != nil {
 				return err
 			}
