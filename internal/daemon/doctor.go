@@ -68,6 +68,21 @@ func (d *doctor) examine(ctx context.Context) (ok bool, err error) {
 	return err == nil, err
 }
 
+// state returns what PBS is told of hookhost on this host: see openpbs.Event.AddState. It is not known
+// before the first examination, except for a host that hookhost leaves alone.
+func (d *doctor) state(enabled bool) (state string, known bool) {
+	ok := d.verdict.Load()
+	switch {
+	case !enabled:
+		return "", true
+	case ok == nil:
+		return "", false
+	case *ok:
+		return "ok", true
+	}
+	return "degraded", true
+}
+
 func (d *doctor) note(ok bool) {
 	if old := d.verdict.Swap(&ok); old == nil && ok || old != nil && *old == ok {
 		return

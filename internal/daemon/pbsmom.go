@@ -98,8 +98,8 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 		e.Incomplete(changes, text, m.customResources(call.Caller))
 		return changes
 	}
-	if ok := m.doctor.verdict.Load(); ok != nil {
-		e.AddState(v.Outcome, m.conf.file.Load().Host.Enabled, *ok)
+	if state, known := m.doctor.state(m.conf.file.Load().Host.Enabled); known {
+		e.AddState(v.Outcome, state)
 	}
 	changes := m.changes(e, v, call, waits.Err() != nil)
 	if req.Event == hostapi.EventBegin && v.Reject && v.Kind == hostapi.KindBusy {

@@ -28,21 +28,15 @@ func (e *Event) addVnodes(c *Changes, out *hostapi.Outcome, custom Custom, o Off
 	e.addOffline(c, o)
 }
 
-// AddState adds the state of hookhost on this host to the vnodes of an outcome: ok, or degraded if
-// a configured hook cannot work. It does so only for a startup or a periodic that MoM sends. If
-// hookhost leaves the host alone, vnodes have no state. At a periodic it adds only what differs
-// from the vnode_list, in which MoM repeats the answers to earlier events.
-func (e *Event) AddState(out *hostapi.Outcome, enabled, ok bool) {
+// AddState adds the state of hookhost on this host to the vnodes of an outcome. It is ok, degraded
+// if a configured hook cannot work, or "" if hookhost leaves the host alone. AddState adds it only
+// to a startup or a periodic that MoM sends. At a periodic it adds only what differs from the
+// vnode_list, in which MoM repeats the answers to earlier events. A MoM that was restarted has
+// forgotten them, but the server has not (src/server/node_manager.c, update2_to_vnode).
+func (e *Event) AddState(out *hostapi.Outcome, state string) {
 	event := e.Request.Event
 	if event != hostapi.EventStartup && event != hostapi.EventPeriodic || len(e.Request.VnodeList) == 0 {
 		return
-	}
-	state := ""
-	switch {
-	case enabled && ok:
-		state = "ok"
-	case enabled:
-		state = "degraded"
 	}
 	vnodes := map[string]*hostapi.Vnode{}
 	maps.Copy(vnodes, out.Vnodes)
@@ -52,7 +46,7 @@ func (e *Event) AddState(out *hostapi.Outcome, enabled, ok bool) {
 		if known := e.Request.VnodeList[name]; known != nil {
 			told = known.ResourcesAvailable[HookhostState]
 		}
-		if told != state || event == hostapi.EventStartup && state != "" {
+		if told != state || event == hostapi.EventStartup {
 			vnodes[name] = withAvailable(vnodes[name], hostapi.Resources{HookhostState: state})
 		}
 	}

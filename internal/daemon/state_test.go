@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+)
+
+// What is known of a host that hookhost leaves alone does not depend on doctor.
+func TestStateOfThisHostIsWhatDoctorFound(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	d := newDoctor(nil, nil, logrus.NewEntry(log))
+	want := func(what string, enabled bool, want string, wantKnown bool) {
+		t.Helper()
+		if got, known := d.state(enabled); got != want || known != wantKnown {
+			t.Errorf("%s: state %q, known %t, want %q, %t", what, got, known, want, wantKnown)
+		}
+	}
+	want("not examined yet", true, "", false)
+	want("left alone", false, "", true)
+	d.note(true)
+	want("examined", true, "ok", true)
+	d.note(false)
+	want("examined again", true, "degraded", true)
+	want("left alone now", false, "", true)
+}
