@@ -140,7 +140,7 @@ func (d *daemon) configured() {
 		d.jobs.forgetLimits()
 	}
 	d.listenForScrapes()
-	d.doctor.Examine()
+	d.doctor.configured()
 }
 
 // Handle carries out an event.

@@ -20,6 +20,7 @@ type doctor struct {
 	log     *logrus.Entry
 	wanted  chan struct{}
 	verdict atomic.Pointer[bool] // nil as long as it is not known
+	stale   atomic.Bool          // the verdict is about an earlier configuration
 }
 
 // doctorWithin bounds a run of the command. NVIDIA's library may take seconds to start.
@@ -27,6 +28,12 @@ const doctorWithin = 2 * time.Minute
 
 func newDoctor(command []string, inForce func() bool, log *logrus.Entry) *doctor {
 	return &doctor{command: command, inForce: inForce, log: log, wanted: make(chan struct{}, 1)}
+}
+
+// configured makes run examine the node with a new configuration. It does not wait.
+func (d *doctor) configured() {
+	d.stale.Store(true)
+	d.Examine()
 }
 
 // Examine makes run examine the node. It does not wait.
@@ -69,13 +76,13 @@ func (d *doctor) examine(ctx context.Context) (ok bool, err error) {
 }
 
 // state returns what PBS is told of hookhost on this host: see openpbs.Event.AddState. It is not known
-// before the first examination, except for a host that hookhost leaves alone.
+// before the configuration has been examined, except for a host that hookhost leaves alone.
 func (d *doctor) state(enabled bool) (state string, known bool) {
 	ok := d.verdict.Load()
 	switch {
 	case !enabled:
 		return "", true
-	case ok == nil:
+	case ok == nil || d.stale.Load():
 		return "", false
 	case *ok:
 		return "ok", true
@@ -84,7 +91,9 @@ func (d *doctor) state(enabled bool) (state string, known bool) {
 }
 
 func (d *doctor) note(ok bool) {
-	if old := d.verdict.Swap(&ok); old == nil && ok || old != nil && *old == ok {
+	old := d.verdict.Swap(&ok)
+	d.stale.Store(len(d.wanted) > 0)
+	if old == nil && ok || old != nil && *old == ok {
 		return
 	}
 	if ok {

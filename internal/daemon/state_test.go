@@ -24,4 +24,12 @@ func TestStateOfThisHostIsWhatDoctorFound(t *testing.T) {
 	d.note(false)
 	want("examined again", true, "degraded", true)
 	want("left alone now", false, "", true)
+
+	d.configured()
+	want("with a new configuration", true, "", false)
+	d.note(true) // an examination that began before
+	want("with a new configuration still", true, "", false)
+	<-d.wanted
+	d.note(true)
+	want("with a new configuration, examined", true, "ok", true)
 }
