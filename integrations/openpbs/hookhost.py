@@ -376,14 +376,15 @@ class Call:
 
     def down(self, outcome):
         """Takes the vnodes offline where nobody answers a begin. They stay so until somebody answers; a server that was restarted meanwhile has
-        lost the comment. Vnodes with hookhost=ok become degraded. Returns what is to be said of them."""
+        lost the comment. At a periodic vnodes become degraded, whatever MoM knows of them: the server may have ok from before a restart of MoM.
+        Returns what is to be said of them."""
         if outcome == "reject" and self.name == "execjob_begin" and self.settings["offline"] == "true":
             open(self.mark(), "w").close()
             return [self.offline(name, DOWN) for name in self.own()]
         if self.name != "exechost_periodic":
             return []
         for vnode in self.event.vnode_list.values():
-            if getattr(vnode.resources_available, "hookhost", None) == "ok":
+            if getattr(vnode.resources_available, "hookhost", None) != "degraded":
                 vnode.resources_available["hookhost"] = "degraded"
         known = self.server() if os.path.exists(self.mark()) else None
         lost = [name for name, (state, comment) in (known or {}).items() if state & pbs.ND_OFFLINE and DOWN not in comment]

@@ -510,8 +510,11 @@ func TestShimOffline(t *testing.T) {
 
 	const clear, cgroup = "offline_vnodes=0", "Hook cgroup: Unable to clean up one or more cgroups"
 	two := withVnode(periodic, "pbshost[1]", "pbshost[1]")
-	worked := strings.Replace(periodic, "\npbs.event().vnode_list",
-		"\n"+vnode("resources_available[hookhost]=ok")+"pbs.event().vnode_list", 1)
+	told := func(state string) string { // the periodic after an answer
+		return strings.Replace(periodic, "\npbs.event().vnode_list",
+			"\n"+vnode("resources_available[hookhost]="+state)+"pbs.event().vnode_list", 1)
+	}
+	degraded := vnode("resources_available[hookhost,string]=degraded")
 	for _, tt := range []struct {
 		name, server string
 		silent       bool // nobody answers
@@ -542,14 +545,17 @@ func TestShimOffline(t *testing.T) {
 		{name: "another cause is over as well", server: "pbshost\toffline\t" + cgroup + " " + text,
 			answer: []string{"online", "pbshost", cgroup}, want: []string{vnode(clear), vnode("comment=")}},
 		{name: "server cannot be asked", server: "refuse", stays: true, log: "the server cannot be asked"},
-		{name: "nobody answers", server: "pbshost\toffline\t" + text, silent: true, stays: true, log: "accepted: "},
+		{name: "nobody answers", server: "pbshost\toffline\t" + text, silent: true, event: told("ok"),
+			want: []string{degraded}, stays: true, log: "accepted: "},
+		{name: "nobody answers again", server: "pbshost\toffline\t" + text, silent: true, event: told("degraded"),
+			stays: true, log: "accepted: "},
+		{name: "nobody answers since MoM was restarted", server: "pbshost\toffline\t" + text, silent: true,
+			want: []string{degraded}, stays: true, log: "accepted: "},
 		{name: "nobody answers, and the server was restarted", server: "pbshost\toffline\t", silent: true,
-			want: []string{vnode("comment=" + text)}, stays: true,
+			event: told("degraded"), want: []string{vnode("comment=" + text)}, stays: true,
 			log: "; vnode pbshost is offline already: its comment was lost\n"},
-		{name: "nobody answers, and hookhost worked", server: "pbshost\toffline\t" + text, silent: true, event: worked,
-			want: []string{vnode("resources_available[hookhost,string]=degraded")}, stays: true, log: "accepted: "},
-		{name: "nobody answers, and it was brought back by hand", server: "pbshost\tfree\t", silent: true, stays: true,
-			log: "accepted: "},
+		{name: "nobody answers, and it was brought back by hand", server: "pbshost\tfree\t", silent: true,
+			event: told("degraded"), stays: true, log: "accepted: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hookhost/hookhost/internal/must"
 )
 
 // hookhostState is the server's resource hookhost of a node, "" for none.
@@ -62,7 +64,10 @@ func TestJobAsksForNodesOnWhichHookhostWorks(t *testing.T) {
 	stateBecomes(t, bad, "ok")
 	waits.running()
 
+	// The server still has the ok, of which the next MoM does not know.
+	on(t, bad, "kill -KILL $("+momPid+")")
 	on(t, bad, stopDaemon)
+	must.NoError(t, momIsUp(bad, goesOn))
 	stateBecomes(t, bad, "degraded")
 	on(t, bad, startDaemon)
 	stateBecomes(t, bad, "ok")
