@@ -7,20 +7,12 @@ import (
 	"path/filepath"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // place returns the location of this host's pbs_python.
 func (r *Registrar) place() (openpbs.StandIn, error) {
-	dir := r.Exec
-	if dir == "" {
-		conf, err := r.Conf()
-		if err != nil {
-			return openpbs.StandIn{}, err
-		}
-		dir = pbs.Exec(conf)
-	}
-	return openpbs.StandIn{Dir: filepath.Join(dir, "bin")}, nil
+	dir, err := r.exec()
+	return openpbs.StandIn{Dir: filepath.Join(dir, "bin")}, err
 }
 
 // InstallNative replaces pbs_python with program, the stand-in. It is idempotent. It fails if

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/hookhost/hookhost/integrations/openpbs"
-	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // qmgr is PBS's program that changes the server's hooks. It does so only for root on the server's
@@ -32,11 +31,11 @@ func (r *Registrar) find() (*qmgr, error) {
 	if path, err := exec.LookPath("qmgr"); err == nil {
 		return &qmgr{path}, nil
 	}
-	conf, err := r.Conf()
+	dir, err := r.exec()
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(pbs.Exec(conf), "bin/qmgr")
+	path := filepath.Join(dir, "bin/qmgr")
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("%w (PATH, %s): run it on the host of the PBS server", errNoQmgr, path)
 	}

@@ -150,9 +150,18 @@ func (r *Registrar) readDelivered() error {
 	if r.Registration.Name != openpbs.Stock {
 		return nil
 	}
-	conf, err := r.Conf()
+	dir, err := r.exec()
 	if err == nil {
-		r.Registration.Delivered, r.Registration.DeliveredIn, err = openpbs.ReadDelivered(pbs.Exec(conf))
+		r.Registration.Delivered, r.Registration.DeliveredIn, err = openpbs.ReadDelivered(dir)
 	}
 	return err
+}
+
+// exec returns PBS_EXEC.
+func (r *Registrar) exec() (string, error) {
+	if r.Exec != "" {
+		return r.Exec, nil
+	}
+	conf, err := r.Conf()
+	return pbs.Exec(conf), err
 }
