@@ -208,7 +208,8 @@ func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 
 // Uninstall returns the directives that delete the hook and undo Install's other changes. If the
 // hook is pbs_cgroups, they make it the stock hook again. There are none if no hook has that name.
-// Uninstall fails if hookhost did not create the hook.
+// Uninstall fails if hookhost did not create the hook, or if it cannot restore one that was
+// enabled.
 func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if existing == nil {
 		return nil, nil
@@ -216,6 +217,9 @@ func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	note, ours := Ours(existing.Script)
 	if !ours && !existing.blank() {
 		return nil, fmt.Errorf("hook %s is not hookhost's: left unchanged", r.Name)
+	}
+	if r.Name == Stock && note == Stock && r.Delivered == nil {
+		return nil, errors.New("hook " + Stock + " was PBS's, but PBS_EXEC has none to restore: name another (--exec)")
 	}
 	var list []Command
 	if existing.Enabled() {

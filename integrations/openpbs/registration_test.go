@@ -241,6 +241,16 @@ func TestInstallReplacesOnlyTheHookThatPBSDelivers(t *testing.T) {
 	}
 }
 
+func TestUninstallDoesNotLoseTheHookThatPBSDelivers(t *testing.T) {
+	r := Default()
+	r.Name = Stock
+	h := delivered("true")
+	h.Script = Script(Stock)
+	if list, err := r.Uninstall(h, h); err == nil {
+		t.Errorf("PBS's hook, which was enabled, is lost by %v", list)
+	}
+}
+
 func TestCheckRefusesABadRegistration(t *testing.T) {
 	for name, change := range map[string]func(*Registration){
 		"order":    func(r *Registration) { r.Order = 0 },
