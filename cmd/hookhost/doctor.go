@@ -30,9 +30,10 @@ line counts the findings, and problems come first. Each item is ok, degraded
 job has run). An arrow marks the remedy.
 
 Exit status: 0; 1 if a configured hook cannot work. The daemon runs doctor too:
-when it starts, after a change of its configuration, and when root runs doctor.
-It reports its own result to PBS: the resource hookhost of this host's vnodes is
-"ok", or "degraded" with exit status 1.`,
+when it starts, after a change of its configuration, when root runs doctor, and
+at each exechost_periodic until the exit status is 0. It reports its own result
+to PBS: the resource hookhost of this host's vnodes is "ok", or "degraded" with
+exit status 1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.readSettings(c.named)
 			if err != nil {

@@ -12,8 +12,9 @@ import (
 
 // doctor runs `hookhost doctor` and has its result: whether every configured hook can work. It does
 // so at the daemon's start, after each change of its configuration, and when root has run the
-// command. The result that root gets does not count: a container does not show the node. A run that
-// fails counts as a hook that cannot work.
+// command. The result that root gets does not count: a container does not show the node. It also
+// does so at each exechost_periodic until every hook can work: at boot a file system or a driver
+// may not be there yet. A run that fails counts as a hook that cannot work.
 type doctor struct {
 	command []string
 	inForce func() bool // all of the configuration is in force
@@ -41,6 +42,13 @@ func (d *doctor) Examine() {
 	select {
 	case d.wanted <- struct{}{}:
 	default: // one waits already
+	}
+}
+
+// retry makes run examine the node again if a configured hook could not work.
+func (d *doctor) retry() {
+	if ok := d.verdict.Load(); ok != nil && !*ok {
+		d.Examine()
 	}
 }
 
@@ -75,8 +83,8 @@ func (d *doctor) examine(ctx context.Context) (ok bool, err error) {
 	return err == nil, err
 }
 
-// state returns what PBS is told of hookhost on this host: see openpbs.Event.AddState. It is not known
-// before the configuration has been examined, except for a host that hookhost leaves alone.
+// state returns the state of hookhost on this host for PBS: see openpbs.Event.AddState. It is not
+// known before the configuration has been examined, unless hookhost leaves the host alone.
 func (d *doctor) state(enabled bool) (state string, known bool) {
 	ok := d.verdict.Load()
 	switch {

@@ -101,6 +101,9 @@ func (m *pbsMoM) carryOut(ctx context.Context, e *openpbs.Event, call api.MoMCal
 	if state, known := m.doctor.state(m.conf.file.Load().Host.Enabled); known {
 		e.AddState(v.Outcome, state)
 	}
+	if req.Event == hostapi.EventPeriodic {
+		m.doctor.retry()
+	}
 	changes := m.changes(e, v, call, waits.Err() != nil)
 	if req.Event == hostapi.EventBegin && v.Reject && v.Kind == hostapi.KindBusy {
 		e.PutOff(changes, time.Now())

@@ -33,3 +33,26 @@ func TestStateOfThisHostIsWhatDoctorFound(t *testing.T) {
 	d.note(true)
 	want("with a new configuration, examined", true, "ok", true)
 }
+
+func TestNodeIsExaminedUntilEveryHookCanWork(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	d := newDoctor(nil, nil, logrus.NewEntry(log))
+	for _, tt := range []struct {
+		what     string
+		verdicts []bool
+		want     int
+	}{
+		{"nothing known", nil, 0}, {"degraded", []bool{false}, 1}, {"repaired", []bool{false, true}, 0},
+	} {
+		for _, ok := range tt.verdicts {
+			d.note(ok)
+		}
+		d.retry()
+		if got := len(d.wanted); got != tt.want {
+			t.Errorf("%s: %d examinations, want %d", tt.what, got, tt.want)
+		}
+		for len(d.wanted) > 0 {
+			<-d.wanted
+		}
+	}
+}
