@@ -144,7 +144,8 @@ func (r Registration) Install(existing, stock *Hook, others ...*Hook) ([]Command
 			return nil, err
 		}
 	}
-	takeOver := stock.Enabled() && !(ours && r.Name == Stock) && !r.Disabled
+	// A blank hook of that name is what an interrupted installation has created.
+	takeOver := stock.Enabled() && !(r.Name == Stock && (ours || have.blank())) && !r.Disabled
 	if takeOver && !r.DisableStock {
 		return nil, ErrStock
 	}

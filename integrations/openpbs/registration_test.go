@@ -223,6 +223,30 @@ func breaksOffAnywhere(t *testing.T, r Registration, enabled string) {
 	}
 }
 
+// A site may have deleted the stock hook. PBS enables a hook that was only created, but that is not
+// the stock hook.
+func TestInstallUnderTheNameOfADeletedStockHookBreaksOff(t *testing.T) {
+	r := Default()
+	r.Name, r.Delivered = Stock, delivered("false")
+	all, err := r.Install(nil, nil)
+	must.NoError(t, err)
+	for done := range len(all) + 1 {
+		hooks := map[string]*Hook{}
+		for _, c := range all[:done] {
+			apply(t, hooks, c)
+		}
+		list, err := r.Install(hooks[Stock], hooks[Stock])
+		must.NoError(t, err)
+		for _, c := range list {
+			apply(t, hooks, c)
+		}
+		h := hooks[Stock]
+		if note, ours := Ours(h.Script); !ours || note != "" || !h.Enabled() {
+			t.Errorf("after %d directives and once more: note %q, enabled %t", done, note, h.Enabled())
+		}
+	}
+}
+
 // What a site has changed of the stock hook would be lost.
 func TestInstallReplacesOnlyTheHookThatPBSDelivers(t *testing.T) {
 	r := Default()
