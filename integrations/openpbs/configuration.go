@@ -45,6 +45,9 @@ func (r Registration) importing(kind string, content []byte) Command {
 // PrintConfig is Configure as a shell script that needs only qmgr, for a server's host without
 // hookhost. version is hookhost's.
 func (r Registration) PrintConfig(version string, text []byte) ([]byte, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
 	command, err := r.Configure(&Hook{Script: Script("")}, text)
 	if err != nil {
 		return nil, err

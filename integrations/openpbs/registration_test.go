@@ -284,6 +284,7 @@ func TestCheckRefusesABadRegistration(t *testing.T) {
 		"action":   func(r *Registration) { r.FailAction = "pray" },
 		"reserved": func(r *Registration) { r.Name = "PBS_x" },
 		"blank":    func(r *Registration) { r.Name = "a b" },
+		"quote":    func(r *Registration) { r.Name = "a'; id; '" },
 	} {
 		r := Default()
 		if change(&r); r.Check() == nil {
@@ -291,6 +292,9 @@ func TestCheckRefusesABadRegistration(t *testing.T) {
 		}
 		if _, err := r.Print("1"); err == nil {
 			t.Errorf("%s: printed", name)
+		}
+		if _, err := r.PrintConfig("1", nil); err == nil {
+			t.Errorf("%s: the configuration was printed", name)
 		}
 	}
 	if err := Default().Check(); err != nil {
