@@ -216,9 +216,15 @@ func breaksOffAnywhere(t *testing.T, r Registration, enabled string) {
 		if bytes.Equal(h.Config, r.Delivered.Config) || r.Name != Stock && hooks[Stock].Enabled() {
 			t.Errorf("after %d directives and once more: configuration %q, stock hook %v", done, h.Config, hooks[Stock])
 		}
-		out, err := r.Uninstall(h, hooks[Stock])
-		must.NoError(t, err)
-		do(out)
+		uninstall := func() []Command {
+			t.Helper()
+			list, err := r.Uninstall(hooks[r.Name], hooks[Stock])
+			must.NoError(t, err)
+			return list
+		}
+		out := uninstall()
+		do(out[:done%len(out)]) // this breaks off, too
+		do(uninstall())
 		must.Equal(t, fmt.Sprintf("after %d directives, once more and uninstall", done), start(), hooks)
 	}
 }
