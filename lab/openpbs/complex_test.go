@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,10 @@ import (
 
 // here is set in a guest: the machine itself is node1 of a complex that runs already.
 var here = flag.Bool("here", false, "this machine is node1 of a running complex, with hookhost installed")
+
+// queue is a directory with a file for each test to run, named NUMBER-TEST. A process of several
+// side by side takes the first one by removing its file: see test.
+var queue = flag.String("queue", "", "directory of the names of tests that several processes share")
 
 // nodes of the complex. The first has server, scheduler and comm. threeNodes adds the third.
 var nodes = []string{"node1", "node2"}
@@ -63,7 +68,44 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	fmt.Fprintf(os.Stderr, "a complex with hookhost after %.0f s\n", time.Since(began).Seconds())
+	if *queue != "" {
+		return runQueue(m)
+	}
 	return m.Run()
+}
+
+// runQueue runs tests from queue until none is left. M.Run may be called several times.
+func runQueue(m *testing.M) (status int) {
+	for {
+		test, err := popTest()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "queue:", err)
+			return 1
+		}
+		if test == "" {
+			return status
+		}
+		if err := flag.Set("test.run", "^"+test+"$"); err != nil {
+			fmt.Fprintln(os.Stderr, "queue:", err)
+			return 1
+		}
+		status |= m.Run()
+	}
+}
+
+// popTest removes the first test from queue and returns its name, or "" if queue is empty.
+func popTest() (string, error) {
+	entries, err := os.ReadDir(*queue)
+	for _, e := range entries {
+		switch err := os.Remove(filepath.Join(*queue, e.Name())); {
+		case err == nil:
+			_, test, _ := strings.Cut(e.Name(), "-")
+			return test, nil
+		case !errors.Is(err, fs.ErrNotExist): // else another process was faster
+			return "", err
+		}
+	}
+	return "", err
 }
 
 // install does what docs/openpbs.md tells an administrator of nodes without systemd.
