@@ -12,13 +12,12 @@ import (
 // there is rejected each time, by the shim's answer and by the stand-in's. The server counts no run
 // of it, and does not hold it. After ten tries it is sent again only each half minute.
 func TestJobWhosePlaceIsHeldWaitsWithoutCountedRuns(t *testing.T) {
-	node := nodes[len(nodes)-1]
-	for _, native := range []bool{false, true} {
-		name := "by the shim"
-		if native {
-			name = "by the stand-in"
-		}
+	for i, name := range []string{"by the shim", "by the stand-in"} {
+		node, native := nodes[i%len(nodes)], i == 1
 		t.Run(name, func(t *testing.T) {
+			if len(nodes) > 1 { // each has a node to itself
+				t.Parallel()
+			}
 			if native {
 				t.Cleanup(func() { output("root", node, "hookhost openpbs uninstall --native") })
 				on(t, node, "hookhost openpbs install --native")
