@@ -3,6 +3,7 @@
 package openpbs_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,58 +25,74 @@ while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_server </d
 // Vnodes that are offline for want of a daemon come back with it. An administrator's offline stays,
 // whatever the server has forgotten meanwhile.
 func TestNodeWithoutADaemonComesBackWithItUnlessAnAdministratorHasPutItOffline(t *testing.T) {
-	needNodes(t, 2)
-	node := nodes[len(nodes)-1]
+	threeNodes(t)
 	const comment, mark = "Hook hookhost: the daemon does not answer", pbsHome + "/mom_priv/hooks/hookhost.offline"
-	marked := func() bool { return strings.Contains(on(t, node, "ls "+mark+" || :"), mark) }
+	forget := func(node string) string { return "pbsnodes -r " + node + "; qmgr -c 'unset node " + node + " comment'" }
 	t.Cleanup(func() {
-		output("root", node, startDaemon)
-		output("root", nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
+		for _, node := range nodes {
+			output("root", node, startDaemon)
+			output("root", nodes[0], forget(node))
+		}
 	})
+	type administrator struct {
+		does    string // to a node
+		comment string // of the node in the end
+	}
 	for _, tt := range []struct {
 		name    string
-		by      string // what an administrator does to the node
-		restart bool   // the server's
-		comment string // in the end
-		offline bool   // likewise
+		restart bool            // the server's
+		by      []administrator // one for each node
 	}{
-		{name: "nothing"},
-		{name: "the server is restarted", restart: true},
-		{name: "an administrator puts it offline", by: "pbsnodes -o", offline: true},
-		{name: "the same with a comment", by: "pbsnodes -o -C disk", comment: "disk", offline: true},
-		{name: "the same, and the server is restarted", by: "pbsnodes -o", restart: true, offline: true},
+		{"the server goes on", false, []administrator{{}, {does: "pbsnodes -o"}, {"pbsnodes -o -C disk", "disk"}}},
+		{"the server is restarted", true, []administrator{{}, {does: "pbsnodes -o"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			on(t, node, stopDaemon)
-			j := qsub(t, "alice", small(node), "true")
-			has := func(state, comment string) func() bool {
+			has := func(node, state, comment string) func() bool {
 				return func() bool {
 					v := vnodes(t, node)[node]
 					return strings.Contains(v.State, state) && strings.Contains(v.Comment, comment)
 				}
 			}
-			eventually(t, node+" is offline", has("offline", comment))
-			if tt.by != "" {
-				on(t, nodes[0], tt.by+" "+node)
+			var jobs []*job
+			for i := range tt.by {
+				on(t, nodes[i], stopDaemon)
+				jobs = append(jobs, qsub(t, "alice", small(nodes[i]), "true"))
+			}
+			for i, by := range tt.by {
+				eventually(t, nodes[i]+" is offline", has(nodes[i], "offline", comment))
+				if by.does != "" {
+					on(t, nodes[0], by.does+" "+nodes[i])
+				}
 			}
 			if tt.restart {
 				restartServer(t)
-				eventually(t, node+" is offline with our comment again", has("offline", comment))
+				for i := range tt.by {
+					eventually(t, nodes[i]+" is offline with our comment again", has(nodes[i], "offline", comment))
+				}
 			}
-			must.NoError(t, run(node, startDaemon))
-			eventually(t, "an exechost_periodic is answered", func() bool { return !marked() })
-			want := map[bool]string{true: "offline", false: "free"}[tt.offline]
-			eventually(t, node+" is "+want, has(want, ""))
-			eventually(t, "our comment is gone", func() bool {
-				return vnodes(t, node)[node].Comment == tt.comment
-			})
-			if state := vnodes(t, node)[node].State; state != want {
-				t.Errorf("%s is %s in the end", node, state)
+			for i := range tt.by {
+				must.NoError(t, run(nodes[i], startDaemon))
 			}
-			if tt.offline {
-				on(t, nodes[0], "pbsnodes -r "+node+"; qmgr -c 'unset node "+node+" comment'")
+			for i, by := range tt.by {
+				node, what := nodes[i], fmt.Sprintf("%s, %q", nodes[i], by.does)
+				eventually(t, what+": an exechost_periodic is answered", func() bool {
+					return !strings.Contains(on(t, node, "ls "+mark+" || :"), mark)
+				})
+				want := map[bool]string{true: "offline", false: "free"}[by.does != ""]
+				eventually(t, what+": the node is "+want, has(node, want, ""))
+				eventually(t, what+": our comment is gone", func() bool {
+					return vnodes(t, node)[node].Comment == by.comment
+				})
+				if state := vnodes(t, node)[node].State; state != want {
+					t.Errorf("%s: the node is %s in the end", what, state)
+				}
+				if by.does != "" {
+					on(t, nodes[0], forget(node))
+				}
 			}
-			j.succeeds()
+			for _, j := range jobs {
+				j.succeeds()
+			}
 		})
 	}
 }
