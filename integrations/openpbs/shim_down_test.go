@@ -235,17 +235,24 @@ func TestShimSaysThatUsageIsIncomplete(t *testing.T) {
 		return strings.Replace(epilogue, "resources_used[diag_messages]={}", "resources_used[diag_messages]="+diag, 1)
 	}
 	const says = "resources_used is incomplete: "
-	for _, tt := range []struct{ name, input, known, want string }{
-		{"nothing was told", epilogue, "diag_messages type=string", `{"pbshost":"` + says},
+	for _, tt := range []struct {
+		name, input, known, want string
+		stopped                  bool // the daemon, which does not run otherwise
+	}{
+		{"nothing was told", epilogue, "diag_messages type=string", `{"pbshost":"` + says, false},
+		{"the daemon is stopped", epilogue, "diag_messages type=string", `{"pbshost":"` + says, true},
 		{"something was told", with(`{"other":"x","pbshost":"Killed"}`), "a\ndiag_messages type=string",
-			`{"other":"x","pbshost":"Killed ` + says},
-		{"nonsense was told", with(`[1]`), "diag_messages type=string", `{"pbshost":"` + says},
-		{"the server does not know it", epilogue, "diag_messages_x type=string", ""},
+			`{"other":"x","pbshost":"Killed ` + says, false},
+		{"nonsense was told", with(`[1]`), "diag_messages type=string", `{"pbshost":"` + says, false},
+		{"the server does not know it", epilogue, "diag_messages_x type=string", "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			m := newHookMoM(t)
 			must.NoError(t, os.WriteFile(m.at("hooks/resourcedef"), []byte(tt.known+"\n"), 0o600))
+			if tt.stopped {
+				startDaemon(t, m.socket, false, func(_ net.Conn, r fakeRequest) { <-r.over })
+			}
 			r := m.run(tt.input)
 			line := "pbs.event().job.resources_used[diag_messages,string]=" + tt.want
 			if !r.accepted() || len(r.log) != 1 || tt.want != "" && !strings.Contains(r.out, line) ||
