@@ -22,7 +22,7 @@ func hasSummary(t *testing.T, j *job, text string) {
 func TestSummaryIsAtTheEndOfTheJobsStandardError(t *testing.T) {
 	needNodes(t, 2)
 	settings(t, "[reports]\njob_stderr = \"summary\"", nodes...)
-	for name, tt := range map[string]struct{ options, file string }{
+	wanted := map[string]struct{ options, file string }{
 		"spooled":        {small(nodes[0]), "sum.e"},
 		"joined to out":  {"-j oe " + small(nodes[0]), "sum.o"},
 		"joined to err":  {"-j eo " + small(nodes[0]), "sum.e"},
@@ -31,37 +31,38 @@ func TestSummaryIsAtTheEndOfTheJobsStandardError(t *testing.T) {
 		"of two hosts":   {twoHosts, "sum.e"},
 		"thrown away":    {"-R oe " + small(nodes[0]), ""},
 		"written to nil": {"-koed -e /dev/null " + small(nodes[0]), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			warned := warnings(t, nodes[0])
-			j := qsub(t, "alice", "-N sum "+tt.options, "echo mine >&2; sleep 1")
-			j.ended()
-			if tt.file != "" {
-				path := tt.file + j.short()
-				var text string
-				eventually(t, path+" is delivered", func() bool {
-					var err error
-					text, err = output("alice", nodes[0], "cat "+path)
-					return err == nil
-				})
-				if !strings.HasPrefix(text, "mine\n") {
-					t.Errorf("%s has %q", path, text)
-				}
-				hasSummary(t, j, text+"\n")
-			}
-			if text := warned(); text != "" {
-				t.Errorf("the daemon warns: %s", text)
-			}
-		})
 	}
-	t.Run("interactive", func(t *testing.T) {
-		warned := warnings(t, nodes[0])
-		j, text := interactive(t, small(nodes[0]), "sleep 1; exit")
+	warned := warnings(t, nodes[0])
+	jobs := map[string]*job{}
+	for name, tt := range wanted {
+		jobs[name] = qsub(t, "alice", "-N sum "+tt.options, "echo mine >&2; sleep 1")
+	}
+	typed, screen := interactive(t, small(nodes[0]), "sleep 1; exit")
+	for name, tt := range wanted {
+		j := jobs[name]
 		j.ended()
-		if strings.Contains(text, "hookhost: job") || warned() != "" {
-			t.Errorf("%q; the daemon warns: %s", text, warned())
+		if tt.file == "" {
+			continue
 		}
-	})
+		path := tt.file + j.short()
+		var text string
+		eventually(t, name+": "+path+" is delivered", func() bool {
+			var err error
+			text, err = output("alice", nodes[0], "cat "+path)
+			return err == nil
+		})
+		if !strings.HasPrefix(text, "mine\n") {
+			t.Errorf("%s: %s has %q", name, path, text)
+		}
+		hasSummary(t, j, text+"\n")
+	}
+	typed.ended()
+	if strings.Contains(screen, "hookhost: job") {
+		t.Errorf("the terminal of an interactive job shows %q", screen)
+	}
+	if text := warned(); text != "" {
+		t.Errorf("the daemon warns: %s", text)
+	}
 }
 
 // A link that the owner puts in the place of the file is not followed.
