@@ -37,8 +37,12 @@ func (r *Registrar) settle(directive string) error {
 	return r.confirmed(hook, "The last change of hook "+hook)
 }
 
-// confirmed waits for the nodes that have not confirmed a change of the hook.
+// confirmed waits for the nodes that have not confirmed a change of the hook, for reachWithin.
 func (r *Registrar) confirmed(hook, something string) error {
+	return r.confirmedWithin(reachWithin, hook, something)
+}
+
+func (r *Registrar) confirmedWithin(within time.Duration, hook, something string) error {
 	conf, err := r.Conf()
 	if err != nil {
 		return err
@@ -47,7 +51,7 @@ func (r *Registrar) confirmed(hook, something string) error {
 		return nil
 	}
 	var said []string
-	for end := time.Now().Add(reachWithin); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		text, err := os.ReadFile(filepath.Join(conf["PBS_HOME"], openpbs.Tracking))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("check whether the nodes have the hook: %w", err)
@@ -60,7 +64,7 @@ func (r *Registrar) confirmed(hook, something string) error {
 		case time.Now().After(end):
 			const text = "%s has not reached %s within %g s. " +
 				"The server keeps trying. Until then nothing changes there.\n"
-			fmt.Fprintf(r.ErrOut, text, something, names, reachWithin.Seconds())
+			fmt.Fprintf(r.ErrOut, text, something, names, within.Seconds())
 			return nil
 		case !slices.Equal(pending, said):
 			fmt.Fprintf(r.ErrOut, "%s is on its way to %s.\n", something, names)
