@@ -121,7 +121,8 @@ func TestAddressSpaceIsLimitedByPvmemAlone(t *testing.T) {
 }
 
 func TestUsageOfARunningJobGrowsInQstat(t *testing.T) {
-	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=500mb", `python3 - <<END
+	momConfig(t, nodes[0], "")
+	j := qsub(t, "alice", "-l select=1:ncpus=1:mem=500mb:host="+nodes[0], `python3 - <<END
 import time
 x = bytearray(200 << 20)
 end = time.process_time() + 2

@@ -72,6 +72,9 @@ func TestFiguresOfEachHostReachQstatAndAccounting(t *testing.T) {
 // The server has what an exechost_periodic of each host has reported.
 func TestFiguresOfEachHostOfALiveJobAreInQstat(t *testing.T) {
 	needNodes(t, 2)
+	for _, node := range nodes {
+		momConfig(t, node, "")
+	}
 	wait, release := hold(t)
 	j := qsub(t, "alice", twoHosts, "/opt/pbs/bin/pbs_tmrsh node2 sh -c '"+wait+"' &\n"+wait+"\nwait")
 	j.running()
