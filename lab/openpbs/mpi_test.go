@@ -148,17 +148,22 @@ func everywhere(t *testing.T, text, id string) {
 	}
 }
 
-// A user who knows nothing of hookhost calls mpirun in a job.
-func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
+// A user who knows nothing of hookhost calls mpirun three times in a job. It ends by itself, is
+// killed, and ends when the job is deleted.
+func TestRanksOfMPIAreInTheJobAndEndWithLauncherAndJob(t *testing.T) {
 	threeNodes(t)
 	for _, l := range launchers {
 		t.Run(l.name, func(t *testing.T) {
 			program := l.where(t)
-			hold := filepath.Join(filepath.Dir(program), "hold")
+			file := func(name string) string { return filepath.Join(filepath.Dir(program), name) }
+			hold, next := file("hold"), file("next")
 			must.NoError(t, os.WriteFile(hold, nil, 0o644))
 			j := qsub(t, "alice", threeHosts, "echo typed | "+l.command+
 				` sh -c '[ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" != 0 ] || cat'
-`+l.command+" "+program+" "+hold+" 7; echo status $?")
+`+l.command+" "+program+" "+hold+" 7; echo status $?; echo >"+file("status")+`
+`+l.command+" "+program+" "+file("status")+" >/dev/null 2>&1 & echo $! >"+file("launcher")+`
+wait; until [ -e `+next+` ]; do sleep 0.2; done
+`+l.command+" sleep 1000 >/dev/null 2>&1")
 			j.running()
 			for i, node := range nodes {
 				eventually(t, "the report of "+node+" has the rank", func() bool {
@@ -173,34 +178,31 @@ func TestEachRankOfMPIIsInTheJobOfItsHost(t *testing.T) {
 				}
 			}
 			must.NoError(t, os.Remove(hold))
-			j.succeeds()
+
+			runs := func(node, what string) bool { return on(t, node, "pgrep -u alice -x "+what+" || :") != "" }
+			eventually(t, "the ranks have ended", func() bool {
+				_, err := os.Stat(file("status"))
+				return err == nil
+			})
+			for _, node := range nodes {
+				eventually(t, "a rank is on "+node, func() bool { return runs(node, "where") })
+			}
+			on(t, nodes[0], "kill -KILL $(cat "+file("launcher")+")")
+			for _, node := range nodes {
+				eventually(t, "no rank is on "+node, func() bool { return !runs(node, "where") })
+			}
+
+			must.NoError(t, os.WriteFile(next, nil, 0o644))
+			for _, node := range nodes {
+				eventually(t, "a process is on "+node, func() bool { return runs(node, "-f 'sleep 1000'") })
+			}
+			j.deleted()
+			idle(t, "alice")
 			text := j.stdout()
 			if lines := strings.Split(text, "\n"); lines[0] != "typed" || lines[len(lines)-1] != "status 7" {
 				t.Errorf("rank 0's standard input and the ranks' exit status:\n%s%s", text, j.stderr())
 			}
 			everywhere(t, text, j.id)
-			j.gone()
-			idle(t, "alice")
-		})
-	}
-}
-
-func TestRanksEndWhenTheirLauncherIsKilled(t *testing.T) {
-	threeNodes(t)
-	for _, l := range launchers {
-		t.Run(l.name, func(t *testing.T) {
-			program, pid := l.where(t), filepath.Join(shared(t), "pid") // a rank waits while that file is there
-			j := qsub(t, "alice", threeHosts, "echo >"+pid+"; "+l.command+" "+program+" "+pid+" & echo $! >"+pid+
-				"; wait; sleep 600")
-			ranks := func(node string) string { return on(t, node, "pgrep -u alice -x where || :") }
-			for _, node := range nodes {
-				eventually(t, "a rank is on "+node, func() bool { return ranks(node) != "" })
-			}
-			on(t, nodes[0], "kill -KILL $(cat "+pid+")")
-			for _, node := range nodes {
-				eventually(t, "no rank is on "+node, func() bool { return ranks(node) == "" })
-			}
-			j.deleted()
 		})
 	}
 }
@@ -242,38 +244,19 @@ done`)
 	idle(t, "alice")
 }
 
-func TestDeletedJobLeavesNothingOfMPIOnAnyNode(t *testing.T) {
+// OpenPBS by itself takes from one second to minutes for a job whose tasks are being started.
+func TestJobDeletedWhileTasksAreStartedLeavesNothing(t *testing.T) {
 	threeNodes(t)
-	for name, script := range map[string]string{
-		"Open MPI":                         launchers[0].command + " sleep 1000",
-		"Open MPI, hosts that start hosts": launchers[1].command + " sleep 1000",
-		"MPICH":                            launchers[2].command + " sleep 1000",
-	} {
-		t.Run(name, func(t *testing.T) {
-			sleepsOnEachNode(t, script).deleted()
-			idle(t, "alice")
-		})
-	}
-	// OpenPBS by itself takes from one second to minutes for a job whose tasks are being started.
-	t.Run("while tasks are started", func(t *testing.T) {
-		j := sleepsOnEachNode(t, `for i in $(seq 100); do hookhost-remsh node$((i % 3 + 1)) exec sleep 1000 & done
+	j := qsub(t, "alice", threeHosts, `for i in $(seq 100); do hookhost-remsh node$((i % 3 + 1)) exec sleep 1000 & done
 wait`)
-		on(t, nodes[0], "qdel "+j.id+"; sleep 5; qdel -W force "+j.id+" || :")
-		j.gone()
-		idle(t, "alice")
-	})
-}
-
-// sleepsOnEachNode submits a job and waits until it has a sleep on each node.
-func sleepsOnEachNode(t *testing.T, script string) *job {
-	t.Helper()
-	j := qsub(t, "alice", threeHosts, script)
 	for _, node := range nodes {
 		eventually(t, "the job is on "+node, func() bool {
 			return on(t, node, "pgrep -u alice -x sleep || :") != ""
 		})
 	}
-	return j
+	on(t, nodes[0], "qdel "+j.id+"; sleep 5; qdel -W force "+j.id+" || :")
+	j.gone()
+	idle(t, "alice")
 }
 
 func TestCommandOfRemshIsATaskOfTheJob(t *testing.T) {
