@@ -22,6 +22,7 @@ func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 		}
 	})
 	write(t, "node1", vntypeFile, "no_cgroups")
+	settings(t, "", nodes...)
 	section := func(controller, more string) string { return fmt.Sprintf(`%q: {"enabled": true%s}`, controller, more) }
 	const top = `{%s "cgroup": {"cpuacct": {"enabled": true}, %s, %s}}`
 	for _, c := range []struct{ name, host, cpuset, memory, without string }{
@@ -31,9 +32,13 @@ func TestHostsOfTheConfigurationAreConfinedOrLeftAlone(t *testing.T) {
 		{"exclude_vntypes of memory", "", "", `, "exclude_vntypes": ["no_cgroups"]`, "memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			migrated(t, fmt.Sprintf(top, c.host, section("cpuset", c.cpuset), section("memory", c.memory)), nodes...)
+			configuration := fmt.Sprintf(top, c.host, section("cpuset", c.cpuset), section("memory", c.memory))
+			change(t, converted(t, configuration, nodes[0]), nodes...)
+			jobs := map[string]*job{}
 			for _, node := range nodes {
-				j := qsub(t, "alice", medium(node), "sleep 1000")
+				jobs[node] = qsub(t, "alice", medium(node), "sleep 1000")
+			}
+			for node, j := range jobs {
 				j.running()
 				for controller, limited := range map[string]func() bool{
 					"cpuset": func() bool { return j.read(node, "cpuset.cpus", "cpuset.cpus") == "0" },

@@ -24,6 +24,7 @@ const defaults = `{"use_hyperthreads": true, "cgroup": {
 
 func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 	node := nodes[0]
+	settings(t, "", node)
 	for _, c := range []struct {
 		name       string
 		mem, memsw bool
@@ -37,7 +38,7 @@ func TestDefaultsOfMemAndVmemAreEnforcedWhereSet(t *testing.T) {
 		{"exclhost", true, true, "exclhost", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			migrated(t, fmt.Sprintf(defaults, c.mem, c.memsw), node)
+			change(t, converted(t, fmt.Sprintf(defaults, c.mem, c.memsw), node), node)
 			j := qsub(t, "alice", "-l select=1:ncpus=1:host="+node+" -l place="+c.place, "sleep 1000")
 			j.running()
 			mem := j.bytes(node, "memory.limit_in_bytes", "memory.max")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,22 +20,48 @@ const ownFile = "/etc/hookhost/hookhost.toml"
 // returns. PBS is told what exechost_startup tells with it. The end of the test takes both back.
 func settings(t *testing.T, toml string, on ...string) {
 	t.Helper()
-	for _, node := range on {
-		t.Cleanup(func() {
-			if err := errors.Join(run(node, "rm -f "+ownFile), reconfigure(node)); err != nil {
-				t.Errorf("the settings of %s are not as before: %v", node, err)
-			}
+	t.Cleanup(func() {
+		err := atOnce(on, func(node string) error {
+			return errors.Join(run(node, "rm -f "+ownFile), reconfigure(node))
 		})
+		if err != nil {
+			t.Errorf("the settings are not as before: %v", err)
+		}
+	})
+	change(t, toml, on...)
+}
+
+// change gives nodes other settings in a test that has called settings.
+func change(t *testing.T, toml string, on ...string) {
+	t.Helper()
+	for _, node := range on {
 		write(t, node, ownFile, toml)
-		must.NoError(t, reconfigure(node))
 	}
+	must.NoError(t, atOnce(on, reconfigure))
+}
+
+// atOnce calls a function for each node at the same time and waits until all have returned.
+func atOnce(nodes []string, do func(node string) error) error {
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() { errs[i] = do(node) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // migrated is settings with what hookhost makes of a configuration of pbs_cgroups.
 func migrated(t *testing.T, configuration string, on ...string) {
 	t.Helper()
-	write(t, on[0], "/run/pbs_cgroups.json", configuration)
-	settings(t, imported(t, on[0], "/run/pbs_cgroups.json"), on...)
+	settings(t, converted(t, configuration, on[0]), on...)
+}
+
+// converted is the hookhost.toml that hookhost makes on a node of a configuration of pbs_cgroups.
+func converted(t *testing.T, configuration, node string) string {
+	t.Helper()
+	write(t, node, "/run/pbs_cgroups.json", configuration)
+	return imported(t, node, "/run/pbs_cgroups.json")
 }
 
 // imported is the hookhost.toml that hookhost makes of a file that is a configuration of
