@@ -30,6 +30,7 @@ if os.path.exists("/run/refuse"):
 `
 
 func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
+	vnodePerSocket(t, "", nodes...)
 	for _, c := range []struct {
 		name   string
 		nodes  int
@@ -45,7 +46,6 @@ func TestJobThatIsPrunedAtItsLaunchKeepsOnlyTheRest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			needNodes(t, c.nodes)
-			vnodePerSocket(t, "", nodes[:c.nodes]...)
 			newSiteHook(t, "prune", "execjob_launch", 1, fmt.Sprintf(pruning, c.keep))
 			options := "-W tolerate_node_failures=job_start -l place=vscatter -l select=" + c.chunks
 			j := qsub(t, "alice", options, "sleep 1000")
