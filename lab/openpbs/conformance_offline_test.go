@@ -16,6 +16,8 @@ func TestNodeIsOfflineWhileAJobCannotBeKilledAndComesBack(t *testing.T) {
 	if _, err := output("root", node, "test -d /sys/fs/cgroup/freezer"); err != nil {
 		kernfstest.Elsewhere(t, "only the freezer of cgroup v1 holds up a kill: make test-openpbs")
 	}
+	momConfig(t, node, "") // it looks at its jobs, and kills what is left of one, every few seconds
+
 	const quick = "online_nodes_min_delay = '1s'\n[cgroup]\nkill_timeout = '1s'\n" // of [vnodes]
 	for _, c := range []struct {
 		name, comment string

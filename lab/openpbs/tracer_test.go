@@ -13,6 +13,7 @@ import (
 // x86-64.
 func TestTracerOutsideOfAJobHoldsNeitherItsEndNorTheNode(t *testing.T) {
 	node, gate := nodes[0], "/tmp/gate.tracer"
+	momConfig(t, node, "")
 	as(t, "alice", node, "mkfifo "+gate)
 	t.Cleanup(func() { output("alice", node, "rm "+gate) })
 	for _, held := range []string{"sleep", "bash"} { // a child of the job's script, and the script itself
