@@ -70,7 +70,7 @@ func TestMoMEndsAJobBeyondItsCPUTAsWithoutHooks(t *testing.T) {
 	t.Run("on two hosts together", func(t *testing.T) {
 		needNodes(t, 2)
 		j := qsub(t, "alice", twoHosts+" -l cput=3", "cat >sister.sh <<'END'\n"+spend+"\nEND\n"+
-			"/opt/pbs/bin/pbs_tmrsh node2 sh $PWD/sister.sh")
+			"/opt/pbs/bin/pbs_tmrsh node2 sh $PWD/sister.sh\nsleep 300") // MoM may end the sister's task first
 		a, why := j.killed()
 		must.Equal(t, "exit status", 256+15, *a.ExitStatus) // the script's, by MoM's SIGTERM
 		matches(t, "standard error", why, `cput job total \d+ secs exceeded limit 3 secs`)
