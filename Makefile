@@ -179,7 +179,7 @@ uninstall: ## remove what install put below DESTDIR, by the same variables; repo
 deb rpm tar: all ## packages of node and server in DIST (dist), with checksums: the same commit gives the same bytes
 	@DIST='$(DIST)' GO='$(GO)' VERSION='$(VERSION)' NFPM='$(NFPM)' MAKE='$(MAKE)' MAINTAINER='$(MAINTAINER)' scripts/package $@
 
-sbom: ## the modules in the programs with their licences, as CycloneDX in DIST
+sbom: ## the modules that hookhost is built from with their licences, as CycloneDX in DIST
 	@mkdir -p '$(DIST)'
 	CGO_ENABLED=1 $(CYCLONEDX) mod -json -licenses -std -noserial -notimestamp -output '$(DIST)/hookhost.cdx.json' .
 	@# It finds no version in a linked worktree, and not the tag's elsewhere.
