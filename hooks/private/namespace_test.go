@@ -290,6 +290,28 @@ func TestHeldMountPointHoldsUpNoBegin(t *testing.T) {
 	must.Equal(t, "left", none, slices.Concat(n.left(), n.tmpDirs()))
 }
 
+// A job can fill the disk of the private directories. Other jobs then go back to the queue.
+func TestFullDiskIsNotTheNodesFault(t *testing.T) {
+	n := newNode(t)
+	n.start(n.dirsSettings(true))
+	must.NoError(t, unix.Mount("disk", n.base(), "tmpfs", 0, "mode=755,nr_inodes=100"))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(n.base(), unix.MNT_DETACH)) })
+	fills, job := jobOf("7.srv", newOwner()), jobOf("8.srv", newOwner())
+	n.call(hostapi.EventBegin, fills)
+	p := n.program(fills.Owner.UID, "i=0; while (: >$i) 2>&-; do i=$((i + 1)); done; echo full")
+	_, err := p.launch(fills, nil)
+	must.NoError(t, err)
+	must.Equal(t, "the disk is", "full\n", p.prints())
+	_, err = n.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job})
+	if hostapi.KindOf(err) != hostapi.KindBusy || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	n.call(hostapi.EventEnd, fills)
+	n.call(hostapi.EventBegin, job)
+	n.call(hostapi.EventEnd, job)
+	must.Equal(t, "left", none, n.left())
+}
+
 // What an owner does in the directories holds up nothing. A process stays, and has a nested
 // namespace. A descriptor is open outside of the job. A file system does not answer.
 func TestOwnersKeepNoPrivateDirectory(t *testing.T) {
