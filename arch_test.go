@@ -93,8 +93,8 @@ var edges = map[string][]string{
 	"internal/doctor": {"integrations/openpbs", "integrations/openpbs/table", "internal/api", "internal/cgroup",
 		"internal/config", "internal/delivery", "internal/devfilter", "internal/disk", "internal/inventory",
 		"internal/kernfs", "internal/mountns", "internal/nodestate", "internal/openpbs", "internal/pam", "internal/pbs",
-		"internal/placement", "internal/plugin", "internal/rapl", "internal/settings", "internal/systemd",
-		"internal/topology"},
+		"internal/pbscgroups", "internal/placement", "internal/plugin", "internal/rapl", "internal/settings",
+		"internal/systemd", "internal/topology"},
 
 	"hooks/cgroup": {"hostapi", "internal/cgroup", "internal/config", "internal/inventory", "internal/kernfs",
 		"internal/nodestate", "internal/pbs", "internal/placement", "internal/proc", "internal/rank",

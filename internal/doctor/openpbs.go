@@ -15,6 +15,8 @@ import (
 	"github.com/hookhost/hookhost/internal/config"
 	momhook "github.com/hookhost/hookhost/internal/openpbs"
 	"github.com/hookhost/hookhost/internal/pbs"
+	"github.com/hookhost/hookhost/internal/pbscgroups"
+	"github.com/hookhost/hookhost/internal/settings"
 )
 
 // examineOpenPBS examines the pbs_mom of this host: the hook, as the server sent it to
@@ -32,10 +34,11 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 	}
 	findings := []Finding{n.examineShim(dir, name)}
 	called := findings[0].Status != Impossible
-	if called && name != openpbs.Stock && dir.Enabled(openpbs.Stock) {
+	if called && name != openpbs.Stock && n.Settings.File.Host.Enabled && n.stockConfines(dir) {
 		findings = append(findings, degraded("PBS hook "+openpbs.Stock,
 			"is enabled beside hookhost's: both confine each job, in cgroups of the same name",
-			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'"))
+			"on the PBS server's host: qmgr -c 'set hook "+openpbs.Stock+" enabled = false'; "+
+				"while hosts move in stages, exclude_hosts in its configuration"))
 	}
 	if h, err := dir.Hook(name); err == nil && h.Enabled() {
 		findings = append(findings, n.examineAttributes(h, hooks)...)
@@ -48,6 +51,28 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 		return findings
 	}
 	return append(findings, examinePython(filepath.Join(pbs.Exec(pbs.Conf(string(conf))), "bin"), n.StandIn)...)
+}
+
+// stockConfines reports whether pbs_cgroups confines the jobs of this host. It does unless its
+// configuration excludes the host.
+func (n *Node) stockConfines(dir openpbs.MoMHooks) bool {
+	if !dir.Enabled(openpbs.Stock) {
+		return false
+	}
+	text, err := os.ReadFile(dir.Config(openpbs.Stock))
+	if err != nil {
+		return true
+	}
+	here, err := settings.Here(&n.Settings.File.OpenPBS)
+	if err != nil {
+		return true
+	}
+	stock, err := pbscgroups.Read(text)
+	if err != nil {
+		return true
+	}
+	f, err := config.Parse(stock.TOML, here)
+	return err != nil || f.Host.Enabled
 }
 
 // examineShim compares the script of our hook with this program, and the program and socket that

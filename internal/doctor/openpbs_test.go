@@ -48,6 +48,12 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 		{"both", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n",
 			"pbs_cgroups.PY": "x"},
 			Degraded, "both confine each job"},
+		{"stock on other hosts", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n",
+			"pbs_cgroups.PY": "x", "pbs_cgroups.CF": `{"exclude_hosts": ["*"], "cgroup": {"memory": {"enabled": true}}}`},
+			OK, "h.PY"},
+		{"stock here", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "order=100\n",
+			"pbs_cgroups.PY": "x", "pbs_cgroups.CF": `{"exclude_hosts": ["x"], "cgroup": {"memory": {"enabled": true}}}`},
+			Degraded, "both confine each job"},
 		{"stock disabled", map[string]string{"h.PY": ours, "h.HK": control, "pbs_cgroups.HK": "enabled=false\n"},
 			OK, "h.PY"},
 		{"resource unknown",
@@ -74,6 +80,12 @@ func TestHookIsComparedWithThisProgram(t *testing.T) {
 			last := findings[len(findings)-1]
 			if last.Status != tt.status || !strings.Contains(last.Found, tt.found) {
 				t.Errorf("%+v: want %s, %q", last, tt.status, tt.found)
+			}
+			n.Settings.File.Host.Enabled = false
+			for _, f := range n.examineOpenPBS(nil) {
+				if strings.Contains(f.Found, "both confine") {
+					t.Errorf("on a host that hookhost leaves alone: %+v", f)
+				}
 			}
 		})
 	}
