@@ -31,11 +31,19 @@ func (d MoMHooks) Resources() string { return string(d) + "/resourcedef" }
 // Ours returns the name of the hook whose script is hookhost's, preferably of an enabled one, or
 // "". It fails if the directory or a script cannot be read.
 func (d MoMHooks) Ours() (string, error) {
-	files, err := os.ReadDir(string(d))
-	if err != nil {
+	names, err := d.AllOurs()
+	if err != nil || len(names) == 0 {
 		return "", err
 	}
-	var names []string
+	return names[max(0, slices.IndexFunc(names, d.Enabled))], nil
+}
+
+// AllOurs returns the names of all hooks whose scripts are hookhost's. It fails like Ours.
+func (d MoMHooks) AllOurs() (names []string, err error) {
+	files, err := os.ReadDir(string(d))
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		name, isScript := strings.CutSuffix(f.Name(), ".PY")
 		if !isScript || !f.Type().IsRegular() {
@@ -43,16 +51,13 @@ func (d MoMHooks) Ours() (string, error) {
 		}
 		ours, err := isOurs(d.Script(name))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if ours {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		return "", nil
-	}
-	return names[max(0, slices.IndexFunc(names, d.Enabled))], nil
+	return names, nil
 }
 
 // isOurs reports whether a script is hookhost's, from its first line alone. A script that MoM has

@@ -34,6 +34,7 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 	}
 	findings := []Finding{n.examineShim(dir, name)}
 	called := findings[0].Status != Impossible
+	findings = append(findings, examineOthers(dir, name)...)
 	if called && name != openpbs.Stock && n.Settings.File.Host.Enabled && n.stockConfines(dir) {
 		findings = append(findings, degraded("PBS hook "+openpbs.Stock,
 			"is enabled beside hookhost's: both confine each job, in cgroups of the same name",
@@ -51,6 +52,19 @@ func (n *Node) examineOpenPBS(hooks []api.HookInfo) []Finding {
 		return findings
 	}
 	return append(findings, examinePython(filepath.Join(pbs.Exec(pbs.Conf(string(conf))), "bin"), n.StandIn)...)
+}
+
+// examineOthers reports enabled hooks that are hookhost's too, beside the one with that name.
+func examineOthers(dir openpbs.MoMHooks, name string) (findings []Finding) {
+	names, _ := dir.AllOurs() // examineOpenPBS has read them
+	for _, other := range names {
+		if other != name && dir.Enabled(other) {
+			findings = append(findings, degraded("PBS hook "+other,
+				"is hookhost's and enabled, beside "+name+": each event comes twice",
+				"on the PBS server's host: hookhost openpbs uninstall --name "+other))
+		}
+	}
+	return findings
 }
 
 // stockConfines reports whether pbs_cgroups confines the jobs of this host. It does unless its
