@@ -88,6 +88,7 @@ enabled = "vntype in: fat"
 func TestParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"[memory]\ndefautl = \"1gb\"", `line 2: unknown key "memory.defautl": did you mean memory.default?`},
+		{"\n{ \"cgroup_prefix\": \"pbs_jobs\" }", "want TOML, not JSON: 'hookhost config import' converts"},
 		{"[memry]\n", `unknown key "memry": did you mean memory?`},
 		{"[memory]\ndefault = \"banana\"", "line 2: memory.default"},
 		{"[memory]\nenabled = \"yes\"", `line 2: memory.enabled: "yes": want true, false, or a condition`},

@@ -43,8 +43,13 @@ func Parse(text []byte, here Here) (*File, error) {
 	return f, nil
 }
 
+var errJSON = errors.New("want TOML, not JSON: 'hookhost config import' converts a configuration of pbs_cgroups")
+
 // decode sets the keys of the text, and no others.
 func (f *File) decode() error {
+	if bytes.HasPrefix(bytes.TrimSpace(f.text), []byte("{")) { // as no TOML does
+		return errJSON
+	}
 	b, _, err := resolve(f.text, f.here)
 	if err != nil {
 		return err
