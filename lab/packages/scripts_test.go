@@ -19,7 +19,7 @@ func TestScriptsLeaveTheUnitOfPbsCgroups(t *testing.T) {
 			mkdir -p /run/systemd/system /run/bin
 			ln -s /bin/true /run/bin/systemctl
 			echo Description=stock >/run/systemd/system/pbs_jobs.service
-			PATH=/run/bin:$PATH sh ../../packaging/scripts/`+script+`
+			PATH=/run/bin:$PATH sh ../../packaging/scripts/`+script+` >/dev/null
 			cat /run/systemd/system/pbs_jobs.service`).CombinedOutput()
 		must.NoError(t, err)
 		must.Equal(t, "the unit after "+script, "Description=stock\n", string(out))
