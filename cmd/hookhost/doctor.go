@@ -27,7 +27,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Long: `Examine the node and its configuration, without changing anything. The first
 line counts the findings, and problems come first. Each item is ok, degraded
 (works with restrictions), impossible here, or unknown (until the daemon or a
-job has run). An arrow marks the remedy.
+job has run, or to users other than root). An arrow marks the remedy.
 
 Exit status: 0; 1 if a configured hook cannot work. The daemon runs doctor too:
 when it starts, after a change of its configuration, when root runs doctor, and

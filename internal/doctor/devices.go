@@ -23,8 +23,9 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// examineDeviceFilter reports whether jobs can be kept from devices that are not theirs.
-func (k *kernel) examineDeviceFilter(probe func() error) Finding {
+// examineDeviceFilter reports whether jobs can be kept from devices that are not theirs. On the v2
+// tree it asks the kernel, which answers only root.
+func (k *kernel) examineDeviceFilter(may rights, probe func() error) Finding {
 	const what, off = "device filter", "or set enabled = false in [devices]"
 	v1 := k.tree.Mode() == cgroup.ModeV1
 	switch {
@@ -35,6 +36,8 @@ func (k *kernel) examineDeviceFilter(probe func() error) Finding {
 			"mount one of them, "+off)
 	case v1:
 		return ok(what, "the v1 devices controller: jobs can open only what they were granted")
+	case may.uid != 0:
+		return unknownToUsers(what)
 	}
 	if err := probe(); err != nil {
 		return blocking(what, err.Error()+", and no job can begin", "use a kernel with CONFIG_CGROUP_BPF; "+
@@ -55,7 +58,7 @@ func (n *Node) examineInventory(k *kernel) []Finding {
 	case errors.Is(err, fs.ErrNotExist):
 		return []Finding{unknown(what)}
 	case errors.Is(err, fs.ErrPermission):
-		return []Finding{degraded(what, err.Error(), "run doctor as root")}
+		return []Finding{unknownToUsers(what)}
 	case err != nil:
 		return []Finding{degraded(what, err.Error(), "restart the daemon: it searches again")}
 	}

@@ -54,27 +54,31 @@ func TestEachDeviceHasARow(t *testing.T) {
 	}
 }
 
-// A finding about the device filter says what would mend it.
+// A finding about the device filter says what would mend it. A user who is refused has learned
+// nothing about the daemon.
 func TestDeviceFilterThatCannotBeLoadedBlocks(t *testing.T) {
 	refused := func() error { return errors.New("operation not permitted: it takes CAP_SYS_ADMIN") }
 	taken := func() error { return nil }
 	for _, tt := range []struct {
 		name    string
 		boot    func(...kernfstest.Option) *kernfstest.Kernel
+		uid     int
 		enabled bool
 		probe   func() error
 		status  Status
 	}{
-		{"v2", kernfstest.NewV2, true, taken, OK},
-		{"v2, refused", kernfstest.NewV2, true, refused, Impossible},
-		{"hybrid, refused", kernfstest.NewHybrid, true, refused, Impossible},
-		{"v1, which asks for no program", kernfstest.NewV1, true, refused, OK},
-		{"refused, and not wanted", kernfstest.NewV2, false, refused, OK},
+		{"v2", kernfstest.NewV2, 0, true, taken, OK},
+		{"v2, refused", kernfstest.NewV2, 0, true, refused, Impossible},
+		{"hybrid, refused", kernfstest.NewHybrid, 0, true, refused, Impossible},
+		{"v1, which asks for no program", kernfstest.NewV1, 0, true, refused, OK},
+		{"refused, and not wanted", kernfstest.NewV2, 0, false, refused, OK},
+		{"v2, refused to a user", kernfstest.NewV2, 65534, true, refused, Unknown},
+		{"v1, to a user", kernfstest.NewV1, 65534, true, refused, OK},
 	} {
 		cfg := config.Default()
 		cfg.Devices.Enabled = tt.enabled
-		f := openFake(t, tt.boot().Roots(), cfg).examineDeviceFilter(tt.probe)
-		wrong := tt.status != OK
+		f := openFake(t, tt.boot().Roots(), cfg).examineDeviceFilter(rights{uid: tt.uid}, tt.probe)
+		wrong := tt.status == Impossible
 		advised := strings.Contains(f.Found+f.Advice, "CAP_SYS_ADMIN")
 		if f.Status != tt.status || f.Blocks != wrong || advised != wrong {
 			t.Errorf("%s: %+v, want %s", tt.name, f, tt.status)

@@ -39,7 +39,7 @@ const (
 	OK         Status = "ok" // works, or is off as configured
 	Degraded   Status = "degraded"
 	Impossible Status = "impossible"
-	Unknown    Status = "unknown" // known only once hookhost has a cgroup
+	Unknown    Status = "unknown" // known only once hookhost has a cgroup, or only to root
 )
 
 // Node describes the node to Examine.
@@ -102,6 +102,12 @@ func unknown(what string) Finding {
 		Advice: "start the daemon and run doctor again"}
 }
 
+// unknownToUsers is unknown because only root can try it.
+func unknownToUsers(what string) Finding {
+	return Finding{What: what, Status: Unknown, Found: "not known: only root can check it",
+		Advice: "run doctor as root"}
+}
+
 // blocking is impossible for something that the configuration needs.
 func blocking(what, found, advice string) Finding {
 	f := impossible(what, found, advice)
@@ -148,7 +154,7 @@ func examineKernel(ctx context.Context, n *Node, d daemon) []Finding {
 		findings = append(findings, k.examineCgroups(cgroupNamespace())...)
 		findings = append(findings, k.examineFeatures()...)
 		findings = append(findings, k.examineMemory()...)
-		findings = append(findings, k.examineDeviceFilter(devfilter.Probe))
+		findings = append(findings, k.examineDeviceFilter(may, devfilter.Probe))
 		findings = append(findings, k.examineSettings()...)
 		findings = append(findings, k.examineWalltime()...)
 		findings = append(findings, k.examinePrivate(proc, may)...)

@@ -107,7 +107,7 @@ func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
 		return blocking(what, "the daemon lacks CAP_SYS_CHROOT or CAP_SYS_PTRACE, so no job would start",
 			"add the drop-in of docs/private.md to hookhost.service, or remove dirs from [private]")
 	case may.uid != 0:
-		return unknown(what)
+		return unknownToUsers(what)
 	}
 	var paths []string
 	advice := "correct dirs in [private]"
