@@ -189,7 +189,8 @@ func (r *Registry) Set(name string, assignments ...string) error {
 // name.
 func (r *Registry) Delete(name string) error {
 	if _, ok := r.builtIn(name); ok {
-		return fmt.Errorf("hook %s: it comes with hookhost and cannot be deleted: set enabled=false instead", name)
+		return fmt.Errorf("hook %s: it comes with hookhost and cannot be deleted: set enabled=false instead, "+
+			"or to restore its defaults remove %s and reload the daemon", name, filepath.Join(r.Dir, name+suffix))
 	}
 	unlock, err := r.lock()
 	if err != nil {

@@ -154,8 +154,8 @@ func TestBuiltIn(t *testing.T) {
 	if err != nil || h.Order != 1500 || h.Alarm != 90 || !h.BuiltIn || h.Type != "pbs" {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if err := r.Delete("cgroup"); err == nil {
-		t.Error("a built-in was deleted")
+	if err := r.Delete("cgroup"); err == nil || !strings.Contains(err.Error(), "remove "+r.Dir+"/cgroup.toml") {
+		t.Errorf("delete of a built-in: %v, want how its defaults are restored", err)
 	}
 	if err := r.Import("cgroup", ContentConfig, strings.NewReader("y")); err == nil {
 		t.Error("a built-in's configuration was replaced")
