@@ -51,7 +51,8 @@ What an error of the hook counts against (see docs/hooks.md):
 
 With node, the event is rejected and the host's vnodes go offline; with job, it
 is only rejected; with nothing, it goes on without the hook. If fail_action has
-offline_vnodes, the default is node, as in PBS.`
+offline_vnodes, the default is node, as in PBS. For a crash or alarm of
+hookhost's own hooks it is job. on_alarm= restores the default.`
 
 // startWait is how long import waits for the hook's program to start.
 const startWait = 10 * time.Second

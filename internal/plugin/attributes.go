@@ -106,6 +106,13 @@ func (a Attributes) Blames(kind hostapi.Kind) Blame {
 	return cmp.Or(on, BlameJob)
 }
 
+// fillIn gives the default to what an error counts against, if that is set to nothing.
+func (a *Attributes) fillIn(defaults Attributes) {
+	a.OnNodeError = cmp.Or(a.OnNodeError, defaults.OnNodeError)
+	a.OnAlarm = cmp.Or(a.OnAlarm, defaults.OnAlarm)
+	a.OnDefect = cmp.Or(a.OnDefect, defaults.OnDefect)
+}
+
 // With returns the names of the attributes that have that value.
 func (a Attributes) With(b Blame) (names []string) {
 	for i, on := range []Blame{a.OnNodeError, a.OnAlarm, a.OnDefect} {

@@ -48,6 +48,7 @@ func decodeHook(b []byte, h *Hook) error {
 	if f.Type != h.Type {
 		return fmt.Errorf("type = %q: want %s", f.Type, h.Type)
 	}
+	f.fillIn(h.Attributes)
 	if err := f.check(); err != nil {
 		return err
 	}

@@ -225,6 +225,8 @@ func (r *Registry) change(name string, fn func(*Hook) error) error {
 	}
 	after := before
 	if err = fn(&after); err == nil {
+		defaults, _ := r.builtIn(name)
+		after.fillIn(defaults.Attributes)
 		err = after.check()
 	}
 	if err != nil {

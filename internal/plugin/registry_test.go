@@ -20,7 +20,8 @@ func newRegistry(t *testing.T) *Registry {
 	dir := t.TempDir()
 	builtIn := Hook{Name: "cgroup", Attributes: DefaultAttributes(), Program: "/usr/libexec/hookhost/hooks/cgroup",
 		ConfigData: []byte("x = 1\n")}
-	builtIn.Order, builtIn.Alarm = 100, 90
+	builtIn.Order, builtIn.Alarm, builtIn.OnAlarm = 100, 90, BlameJob
+	builtIn.FailAction = FailActionList{FailOfflineVnodes}
 	return &Registry{Dir: filepath.Join(dir, "hooks.d"), ProgramDir: filepath.Join(dir, "hooks"),
 		BuiltIn: []Hook{builtIn}, AllowUnsafePaths: true}
 }
@@ -160,6 +161,20 @@ func TestBuiltIn(t *testing.T) {
 	if err := r.Import("cgroup", ContentConfig, strings.NewReader("y")); err == nil {
 		t.Error("a built-in's configuration was replaced")
 	}
+}
+
+// An attribute that is set to nothing has its default again, which fail_action does not change.
+func TestBuiltInHasItsDefaultForWhatIsSetToNothing(t *testing.T) {
+	r := newRegistry(t)
+	must.NoError(t, r.Set("cgroup", "on_alarm=nothing", "order=7"), r.Set("cgroup", "on_alarm="))
+	file := filepath.Join(r.Dir, "cgroup.toml")
+	b, err := os.ReadFile(file)
+	must.NoError(t, err)
+	must.Equal(t, "the file", "order = 7\n", string(b))
+	must.NoError(t, os.WriteFile(file, []byte("on_alarm = ''\n"), 0o644))
+	h, err := r.Get("cgroup")
+	must.NoError(t, err)
+	must.Equal(t, "of a file that sets it to nothing", BlameJob, h.Blames(hostapi.KindTimeout))
 }
 
 func TestImportKeepsCopiesAndDeleteRemovesThem(t *testing.T) {

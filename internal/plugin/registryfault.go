@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
@@ -33,7 +34,7 @@ func (r *Registry) faulty(name string, text []byte, err error) Hook {
 		_ = h.FailAction.UnmarshalText([]byte(actions))
 	}
 	if on, ok := held["on_node_error"].(string); ok && slices.Contains(blames, Blame(on)) {
-		h.OnNodeError = Blame(on)
+		h.OnNodeError = cmp.Or(Blame(on), h.OnNodeError)
 	}
 	return h
 }
