@@ -124,7 +124,7 @@ func (c *configuration) apply(ctx context.Context, file *config.File) error {
 	if err := c.checkRestart(file); err != nil {
 		return err
 	}
-	hooks, err := c.paths.builtIn(file)
+	hooks, _, err := c.paths.builtIn(file)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ var offline = plugin.FailActionList{plugin.FailOfflineVnodes}
 // hooks.d, beside the configuration, and their programs are copies in the state directory. A
 // program gets the same settings from the daemon as from a check of its configuration.
 func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
-	hooks, err := p.builtIn(cfg)
+	hooks, off, err := p.builtIn(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -30,15 +30,15 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 	}
 	return &plugin.Registry{
 		Dir: filepath.Join(filepath.Dir(p.Config), "hooks.d"), ProgramDir: filepath.Join(p.State, "hooks"),
-		BuiltIn: hooks, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks, Node: node,
+		BuiltIn: hooks, Off: off, AllowUnsafePaths: cfg.Host.AllowUnsafeHooks, Node: node,
 		Settings: map[string]string{
 			"state_dir": p.State, "run_dir": p.beside(""), "nvml": nvml, "aux_dir": p.Aux(), "remsh": remsh(),
 		},
 	}, nil
 }
 
-// builtIn returns the hooks that come with hookhost. There are none if [host] disables hookhost on
-// this host.
+// builtIn returns the hooks that come with hookhost, and the names of those that are off. There are
+// none of either if [host] disables hookhost on this host.
 //
 // Their order, freq and fail_action follow OpenPBS's own cgroups hook, except for mpi and
 // container. A node can run jobs without these, so their failure does not put it offline. A single
@@ -52,16 +52,15 @@ func (p Paths) Registry(cfg *config.File) (*plugin.Registry, error) {
 // container is last, because it wraps the program with the variables that the others have set. The
 // alarms are shorter than pbs_mom's for the shim (integrations/openpbs), so that the fail_action of
 // a hook that hangs reaches pbs_mom.
-func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
+func (p Paths) builtIn(cfg *config.File) (hooks []plugin.Hook, off []string, err error) {
 	if !cfg.Host.Enabled {
-		return nil, nil
+		return nil, nil, nil
 	}
 	text, err := json.Marshal(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	usual := plugin.DefaultAttributes().Freq
-	var hooks []plugin.Hook
 	for _, b := range []struct {
 		name    string
 		order   int
@@ -78,11 +77,12 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 		{"container", 150, cfg.Container.Enabled, 30, usual, nil},
 	} {
 		if !b.enabled {
+			off = append(off, b.name)
 			continue
 		}
 		program, err := p.Find(filepath.Join("hooks", b.name))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		a := plugin.DefaultAttributes()
 		a.Type, a.Order, a.Alarm, a.Freq, a.FailAction = plugin.TypePBS, b.order, b.alarm, b.freq, b.fail
@@ -93,5 +93,5 @@ func (p Paths) builtIn(cfg *config.File) ([]plugin.Hook, error) {
 			Name: b.name, Attributes: a, Program: program, ConfigData: text, BuiltIn: true,
 		})
 	}
-	return hooks, nil
+	return hooks, off, nil
 }

@@ -35,6 +35,9 @@ type Registry struct {
 	// BuiltIn are the hooks that come with hookhost. They cannot be deleted. A file for one of them
 	// in Dir holds the attributes that differ from these.
 	BuiltIn []Hook
+	// Off are the names of those that the configuration does not turn on. Each is the name of a
+	// section too.
+	Off []string
 
 	// Node and Settings go to each program at its start: see hostapi.SetupData.
 	Node     string
@@ -108,6 +111,9 @@ func (r *Registry) read(name string) (h Hook, text []byte, err error) {
 		err = fmt.Errorf("open %s: it is a link to what is not there", file)
 	case errors.Is(err, fs.ErrNotExist) && builtIn:
 		return h, nil, nil
+	case errors.Is(err, fs.ErrNotExist) && slices.Contains(r.Off, name):
+		return h, nil, fmt.Errorf("%w: it comes with hookhost and is off: turn it on in [%s] of the configuration",
+			errNoHook, name)
 	case errors.Is(err, fs.ErrNotExist):
 		return h, nil, errNoHook
 	case err == nil:

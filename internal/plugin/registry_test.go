@@ -163,6 +163,20 @@ func TestBuiltIn(t *testing.T) {
 	}
 }
 
+func TestHookThatIsOffIsMissingWithTheRemedy(t *testing.T) {
+	r := newRegistry(t)
+	r.Off = []string{"container"}
+	for name, want := range map[string]string{
+		"container": "hook container: no such hook: it comes with hookhost and is off: " +
+			"turn it on in [container] of the configuration",
+		"contain": "hook contain: no such hook",
+	} {
+		if err := r.Set(name, "order=7"); err == nil || err.Error() != want {
+			t.Errorf("set %s: %v, want %s", name, err, want)
+		}
+	}
+}
+
 // An attribute that is set to nothing has its default again, which fail_action does not change.
 func TestBuiltInHasItsDefaultForWhatIsSetToNothing(t *testing.T) {
 	r := newRegistry(t)
