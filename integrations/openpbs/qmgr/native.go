@@ -63,6 +63,8 @@ func (r *Registrar) uninstallNative(only bool) (done bool, err error) {
 		return false, fmt.Errorf("native: %w", err)
 	case err != nil:
 		return false, nil // the hook is to be uninstalled
+	case os.Geteuid() != 0 && !only:
+		return false, nil // open says what takes root
 	case os.Geteuid() != 0:
 		return false, errors.New("only root may restore pbs_python: run it as root")
 	}

@@ -23,7 +23,7 @@ var errNoQmgr = errors.New("no qmgr here")
 // other than root get an error, as from PBS.
 func (r *Registrar) find() (*qmgr, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("only root may register hooks: run it as root")
+		return nil, errors.New("only root may change PBS's hooks: run it as root on the host of the PBS server")
 	}
 	if r.Qmgr != "" {
 		return &qmgr{r.Qmgr}, nil
