@@ -208,11 +208,14 @@ func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 }
 
 // Uninstall returns the directives that delete the hook and undo Install's other changes. If the
-// hook is pbs_cgroups, they make it the stock hook again. There are none if no hook has that name.
-// Uninstall fails if hookhost did not create the hook, or if it cannot restore one that was
-// enabled.
+// hook is pbs_cgroups, they make it the stock hook again. There are none if no hook has that name,
+// or if it is the stock hook already. Uninstall fails if another hook is not hookhost's, or if it
+// cannot restore one that was enabled.
 func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if existing == nil {
+		return nil, nil
+	}
+	if r.replaces(existing) && bytes.Equal(existing.Script, r.Delivered.Script) {
 		return nil, nil
 	}
 	note, ours := Ours(existing.Script)

@@ -125,7 +125,11 @@ func (r *Registrar) Uninstall(nativeOnly bool) error {
 	ours := r.Registration.UninstallCgswap(cgswap)
 	list = append(list, ours...)
 	if len(list) == 0 {
-		fmt.Fprintf(r.Out, "There is no hook %s.\n", r.Registration.Name)
+		said := "There is no hook %s.\n"
+		if existing != nil {
+			said = "Hook %s is PBS's own already.\n"
+		}
+		fmt.Fprintf(r.Out, said, r.Registration.Name)
 		return nil
 	}
 	if err := r.carryOut(q, list); err != nil {
