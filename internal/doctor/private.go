@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ func (k *kernel) examinePrivate(proc procfs.FS, may rights) []Finding {
 	if len(p.Dirs) > 0 {
 		scope, err := k.roots.Proc.ReadFile("sys/kernel/yama/ptrace_scope")
 		findings = append(findings, k.examineDirs(may, err == nil && strings.TrimSpace(string(scope)) == "3"))
+		findings = append(findings, k.examineBases()...)
 	}
 	if !p.Cleans() {
 		return findings
@@ -138,6 +140,37 @@ func (k *kernel) examineDirs(may rights, untraceable bool) Finding {
 	}
 	ns.Close()
 	return ok(what, "each job has its own "+strings.Join(paths, ", "))
+}
+
+// examineBases reports directories on disk without room for the jobs' files.
+func (k *kernel) examineBases() (findings []Finding) {
+	var bases []string
+	for _, d := range k.cfg.Private.Dirs {
+		if d.Base != "" && !slices.Contains(bases, d.Base) {
+			bases = append(bases, d.Base)
+		}
+	}
+	for _, base := range bases {
+		if v, err := readVolume(base); err == nil && v.made { // examineDirs reports one that is missing
+			findings = append(findings, v.examineBase(k.cfg.Cgroup.Prefix)...)
+		}
+	}
+	return findings
+}
+
+// examineBase returns a finding if the file system is full. Jobs have their files in the directory
+// of that name.
+func (v volume) examineBase(jobs string) []Finding {
+	left, list := pbs.Size(v.free).Text(), "du -s "
+	switch {
+	case v.noInodes:
+		left, list = "no inodes", "du -s --inodes "
+	case v.free >= leastRoom:
+		return nil
+	}
+	return []Finding{degraded("base "+v.dir,
+		left+" left on its file system: jobs go back to the queue, or cannot write there",
+		"make room: "+list+filepath.Join(v.dir, jobs, "*")+" lists what jobs use")}
 }
 
 // sameMounts reports whether two processes are in the same mount namespace. known is false without

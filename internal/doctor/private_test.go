@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs/kernfstest"
@@ -87,6 +88,40 @@ func TestDirectoriesLargerThanMemoryAreReported(t *testing.T) {
 		if found != (tt.want != "") || found && (f.Status != Degraded || !strings.Contains(f.Found, tt.want)) {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
+	}
+}
+
+func TestFullBaseIsReported(t *testing.T) {
+	for _, tt := range []struct {
+		v             volume
+		found, advice string // "" for no finding
+	}{
+		{volume{free: leastRoom}, "", ""},
+		{volume{free: 4096}, "4 KiB left", "du -s /scratch/pbs_jobs/*"},
+		{volume{free: 1 << 40, noInodes: true}, "no inodes left", "du -s --inodes /scratch/pbs_jobs/*"},
+	} {
+		tt.v.dir = "/scratch"
+		all := tt.v.examineBase("pbs_jobs")
+		if tt.found == "" && len(all) == 0 {
+			continue
+		}
+		if len(all) != 1 || all[0].Status != Degraded || all[0].Blocks || !strings.HasPrefix(all[0].Found, tt.found) ||
+			!strings.Contains(all[0].Advice, tt.advice) {
+			t.Errorf("%+v: %+v, want %q", tt.v, all, tt.found)
+		}
+	}
+}
+
+// Two directories may have one base.
+func TestEachBaseIsExaminedOnce(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	base := t.TempDir()
+	must.NoError(t, unix.Mount("hookhost-test", base, "tmpfs", 0, "mode=755,size=64k"))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(base, unix.MNT_DETACH)) })
+	k := &kernel{cfg: &config.File{Private: config.Private{Dirs: []config.PrivateDir{{Path: "/tmp", Base: base},
+		{Path: "/var/tmp", Base: base}, {Path: "/dev/shm"}, {Path: "/x", Base: base + "/none"}}}}}
+	if all := k.examineBases(); len(all) != 1 || all[0].What != "base "+base {
+		t.Errorf("%+v", all)
 	}
 }
 
