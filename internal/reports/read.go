@@ -236,15 +236,16 @@ func (s *Store) files(day, containing string, chosen func(Name) bool) ([]file, e
 	return slices.CompactFunc(files, func(a, b file) bool { return a.Name == b.Name }), nil
 }
 
-// namesIn returns the names in a directory, or none if it is missing.
-func namesIn(dir string) ([]string, error) {
+// namesIn returns the names in a directory, or none if it is missing. Another process may remove
+// the directory once it is open.
+func namesIn(dir string) (names []string, err error) {
 	d, err := os.Open(dir)
+	if err == nil {
+		defer d.Close()
+		names, err = d.Readdirnames(-1)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
+	return names, err
 }

@@ -531,6 +531,29 @@ func TestDrainRemovesOldReports(t *testing.T) {
 	must.Equal(t, "jobs", 0, len(jobs))
 }
 
+// While reports are listed, another process may remove the last one of a day, and the day.
+func TestDayIsRemovedWhileItIsRead(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "2026-03-01")
+	done := make(chan error)
+	go func() {
+		var err error
+		for range 2000 {
+			err = errors.Join(err, os.Mkdir(dir, 0o755), os.Remove(dir))
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			must.NoError(t, err)
+			return
+		default:
+			_, err := namesIn(dir)
+			must.NoError(t, err)
+		}
+	}
+}
+
 // A list that was made before Drain moved a waiting report still reads that report.
 func TestReportIsReadWhereDrainHasMovedIt(t *testing.T) {
 	s := opened(t, roomy)
