@@ -38,7 +38,7 @@ var notHere = map[string]string{
 	"hookhost openpbs config hookhost.toml":       sent,
 	"hookhost openpbs print | ssh root@SERVER sh": "cmd/hookhost/testdata/script/openpbs-print.txtar",
 
-	"systemctl enable --now hookhost":               "lab/vm/guest/openpbs: systemctl start hookhost",
+	"systemctl enable --now hookhost":               "lab/vm/guest/openpbs: apt install ./hookhost_*.deb",
 	"systemctl reload hookhost":                     "cmd/hookhost/testdata/script/configuration-in-force.txtar",
 	"systemctl disable --now hookhost hookhost-web": "none: it ends the service",
 	"setsid sh -c 'echo $$ >/run/hookhost.pid; until hookhost serve; do sleep 1; done": "install_test.go: " +
