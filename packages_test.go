@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,12 +19,16 @@ import (
 	"github.com/hookhost/hookhost/internal/must"
 )
 
-// shell runs a line in a folder and returns what it prints.
+// inherited are variables of make and git that are about this tree: `make test VERSION=x` exports
+// VERSION to the tests, and git exports GIT_DIR to its hooks.
+var inherited = regexp.MustCompile(`^(MAKE|GIT_|(VERSION|DIST|DESTDIR|PREFIX)=)`)
+
+// shell runs a line in a folder that is not of this tree. It returns what the line prints.
 func shell(t *testing.T, folder, line string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", line)
 	cmd.Dir = folder
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "MAKE") })
+	cmd.Env = slices.DeleteFunc(os.Environ(), inherited.MatchString)
 	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@localhost",
 		"GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@localhost")
 	var stderr bytes.Buffer
@@ -38,7 +43,11 @@ func shell(t *testing.T, folder, line string) string {
 // clone copies the tree's files into a folder, as one commit with a tag.
 func clone(t *testing.T, folder, tag string) {
 	t.Helper()
-	for name := range strings.SplitSeq(shell(t, ".", "git ls-files -co --exclude-standard"), "\n") {
+	list := exec.Command("git", "ls-files", "-coz", "--exclude-standard")
+	list.Stderr = os.Stderr
+	names, err := list.Output()
+	must.NoError(t, err)
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
 		text, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted, and git has not been told
