@@ -53,6 +53,8 @@ func files(dir string) (map[string][]byte, error) {
 		"spread": p.spread,
 		"runs":   func() []run { return p.runs },
 
+		"eventSpread": func() string { return p.spread(events...) },
+
 		"guestTable":  guest.table,
 		"guestSpread": guest.spread,
 		"guestRatio":  guest.ratio,
@@ -151,16 +153,18 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// spread returns by how many percent the medians of a measure differ between two runs, at most.
-func (p page) spread(measure string) string {
+// spread returns by how many percent the medians of measures differ between two runs, at most.
+func (p page) spread(measures ...string) string {
 	most := 0.0
-	for _, name := range p.names(measure) {
-		var medians []float64
-		for _, r := range p.runs {
-			medians = append(medians, r.Figures[name][measure].median())
-		}
-		if least := slices.Min(medians); least > 0 {
-			most = math.Max(most, slices.Max(medians)/least-1)
+	for _, measure := range measures {
+		for _, name := range p.names(measure) {
+			var medians []float64
+			for _, r := range p.runs {
+				medians = append(medians, r.Figures[name][measure].median())
+			}
+			if least := slices.Min(medians); least > 0 {
+				most = math.Max(most, slices.Max(medians)/least-1)
+			}
 		}
 	}
 	return fmt.Sprintf("%.0f", most*100)
