@@ -20,8 +20,14 @@ type doctor struct {
 	inForce func() bool // all of the configuration is in force
 	log     *logrus.Entry
 	wanted  chan struct{}
-	verdict atomic.Pointer[bool] // nil as long as it is not known
-	stale   atomic.Bool          // the verdict is about an earlier configuration
+	configs atomic.Int64            // how many configurations have been put in force
+	verdict atomic.Pointer[verdict] // nil as long as there is none
+}
+
+// verdict is the result of an examination of the node with a configuration.
+type verdict struct {
+	ok     bool
+	config int64 // how many configurations had been put in force
 }
 
 // doctorWithin bounds a run of the command. NVIDIA's library may take seconds to start.
@@ -33,7 +39,7 @@ func newDoctor(command []string, inForce func() bool, log *logrus.Entry) *doctor
 
 // configured makes run examine the node with a new configuration. It does not wait.
 func (d *doctor) configured() {
-	d.stale.Store(true)
+	d.configs.Add(1)
 	d.Examine()
 }
 
@@ -45,11 +51,20 @@ func (d *doctor) Examine() {
 	}
 }
 
-// retry makes run examine the node again if a configured hook could not work.
+// retry makes run examine the node again unless it has found that every configured hook can work.
+// An earlier result may not have counted because a configuration file could not be read just then.
 func (d *doctor) retry() {
-	if ok := d.verdict.Load(); ok != nil && !*ok {
+	if v := d.current(); v == nil || !v.ok {
 		d.Examine()
 	}
+}
+
+// current returns the verdict about the configuration in force, or nil if there is none yet.
+func (d *doctor) current() *verdict {
+	if v := d.verdict.Load(); v != nil && v.config == d.configs.Load() {
+		return v
+	}
+	return nil
 }
 
 // run examines the node whenever that is requested, until ctx ends. The command reads the
@@ -61,6 +76,7 @@ func (d *doctor) run(ctx context.Context) {
 			return
 		case <-d.wanted:
 		}
+		config := d.configs.Load()
 		ok, err := d.examine(ctx)
 		if ctx.Err() != nil || !d.inForce() {
 			continue
@@ -68,7 +84,7 @@ func (d *doctor) run(ctx context.Context) {
 		if err != nil {
 			d.log.Warnf("hookhost doctor: %v", err)
 		}
-		d.note(ok)
+		d.note(verdict{ok, config})
 	}
 }
 
@@ -86,25 +102,35 @@ func (d *doctor) examine(ctx context.Context) (ok bool, err error) {
 // state returns the state of hookhost on this host for PBS: see openpbs.Event.AddState. It is not
 // known before the configuration has been examined, unless hookhost leaves the host alone.
 func (d *doctor) state(enabled bool) (state string, known bool) {
-	ok := d.verdict.Load()
+	v := d.current()
 	switch {
 	case !enabled:
 		return "", true
-	case ok == nil || d.stale.Load():
+	case v == nil:
 		return "", false
-	case *ok:
+	case v.ok:
 		return "ok", true
 	}
 	return "degraded", true
 }
 
-func (d *doctor) note(ok bool) {
-	old := d.verdict.Swap(&ok)
-	d.stale.Store(len(d.wanted) > 0)
-	if old == nil && ok || old != nil && *old == ok {
+// lastOK returns the last result, even if it is about an earlier configuration. It is nil as long
+// as there is none.
+func (d *doctor) lastOK() *bool {
+	if v := d.verdict.Load(); v != nil {
+		return &v.ok
+	}
+	return nil
+}
+
+// note logs a change of the result.
+func (d *doctor) note(v verdict) {
+	old := d.lastOK()
+	d.verdict.Store(&v)
+	if old == nil && v.ok || old != nil && *old == v.ok {
 		return
 	}
-	if ok {
+	if v.ok {
 		d.log.Info("every configured hook can work again")
 	} else {
 		d.log.Warn("a configured hook cannot work on this node: hookhost doctor says why")

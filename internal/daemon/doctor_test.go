@@ -42,7 +42,7 @@ func TestStateOfTheNodeIsTheExitStatusOfDoctor(t *testing.T) {
 		d.Examine() // run takes the next one when it has noted this one
 		inForce <- tt.inForce
 		got := "unknown"
-		if ok := d.verdict.Load(); ok != nil {
+		if ok := d.lastOK(); ok != nil {
 			got = map[bool]string{true: "ok", false: "degraded"}[*ok]
 		}
 		if got != tt.want {

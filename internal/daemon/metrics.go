@@ -28,7 +28,7 @@ func (d *daemon) counts() metrics.Counts {
 			Name: p.Name, Up: p.State == "running" || p.State == "waiting", Restarts: p.Restarts, Crashes: p.Crashes,
 		})
 	}
-	c.DoctorOK = d.doctor.verdict.Load()
+	c.DoctorOK = d.doctor.lastOK()
 	c.ReportsWritten, c.ReportFailures = d.jobs.reports.Counts()
 	return c
 }
