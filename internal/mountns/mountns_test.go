@@ -399,3 +399,21 @@ func TestNamespacesOfEachCPUArePinned(t *testing.T) {
 		}
 	}
 }
+
+// The kernel's text for its own limit is that of a full disk.
+func TestLimitOfNamespacesIsNamed(t *testing.T) {
+	kernfstest.NeedRoot(t)
+	if os.Getenv("HOOKHOST_IN_NAMESPACE") != "" {
+		_, err := New(func() error { return nil })
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "user.max_mnt_namespaces") {
+			t.Error(err)
+		}
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "sh", "-ec",
+		`echo 0 >/proc/sys/user/max_mnt_namespaces; exec "$0" -test.run='^TestLimitOfNamespacesIsNamed$'`, os.Args[0])
+	cmd.Env = append(os.Environ(), "HOOKHOST_IN_NAMESPACE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -77,7 +77,11 @@ func newHere(cpus *unix.CPUSet, prepare func() error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+	switch err := unix.Unshare(unix.CLONE_NEWNS); err {
+	case nil:
+	case unix.ENOSPC:
+		return nil, fmt.Errorf("unshare: %w: raise the sysctl user.max_mnt_namespaces", err)
+	default:
 		return nil, os.NewSyscallError("unshare", err)
 	}
 	// Shared again, so that they arrive in the namespaces of containers in the job, too.
