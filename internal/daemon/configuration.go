@@ -124,14 +124,14 @@ func (c *configuration) apply(ctx context.Context, file *config.File) error {
 	if err := c.checkRestart(file); err != nil {
 		return err
 	}
-	hooks, _, err := c.paths.builtIn(file)
+	hooks, off, err := c.paths.builtIn(file)
 	if err != nil {
 		return err
 	}
-	old := c.registry.BuiltIn
-	c.registry.BuiltIn = hooks
+	oldHooks, oldOff := c.registry.BuiltIn, c.registry.Off
+	c.registry.BuiltIn, c.registry.Off = hooks, off
 	if err := c.host.Reload(ctx); err != nil {
-		c.registry.BuiltIn = old
+		c.registry.BuiltIn, c.registry.Off = oldHooks, oldOff
 		return err
 	}
 	c.file.Store(file)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/disk"
@@ -36,7 +37,7 @@ type Registry struct {
 	// in Dir holds the attributes that differ from these.
 	BuiltIn []Hook
 	// Off are the names of those that the configuration does not turn on. Each is the name of a
-	// section too.
+	// section too. A file with attributes for one of them has no effect until it is on.
 	Off []string
 
 	// Node and Settings go to each program at its start: see hostapi.SetupData.
@@ -79,6 +80,8 @@ func (r *Registry) Create(name string) error {
 	}
 	defer unlock()
 	switch _, err := r.Get(name); {
+	case errors.Is(err, errNoHook) && slices.Contains(r.Off, name):
+		return fmt.Errorf("hook %s: %w", name, off(errHookExists, name))
 	case err == nil:
 		return fmt.Errorf("hook %s: %w", name, errHookExists)
 	case !errors.Is(err, errNoHook):
@@ -111,15 +114,25 @@ func (r *Registry) read(name string) (h Hook, text []byte, err error) {
 		err = fmt.Errorf("open %s: it is a link to what is not there", file)
 	case errors.Is(err, fs.ErrNotExist) && builtIn:
 		return h, nil, nil
-	case errors.Is(err, fs.ErrNotExist) && slices.Contains(r.Off, name):
-		return h, nil, fmt.Errorf("%w: it comes with hookhost and is off: turn it on in [%s] of the configuration",
-			errNoHook, name)
+	case slices.Contains(r.Off, name) && (errors.Is(err, fs.ErrNotExist) || err == nil && !isSites(text)):
+		return h, nil, off(errNoHook, name)
 	case errors.Is(err, fs.ErrNotExist):
 		return h, nil, errNoHook
 	case err == nil:
 		err = decodeHook(text, &h)
 	}
 	return h, text, err
+}
+
+// off returns the error for a hook of hookhost's that is off, with the remedy.
+func off(err error, name string) error {
+	return fmt.Errorf("%w: it comes with hookhost and is off: turn it on in [%s] of the configuration", err, name)
+}
+
+// isSites reports whether a file may be that of a site's hook. Such a file has more than attributes.
+func isSites(text []byte) bool {
+	var f struct{ Type, Program string }
+	return toml.Unmarshal(text, &f) != nil || f.Type != "" || f.Program != ""
 }
 
 func isLink(path string) bool {

@@ -177,6 +177,31 @@ func TestHookThatIsOffIsMissingWithTheRemedy(t *testing.T) {
 	}
 }
 
+// What was set while it was on may be invalid for a site's hook, and a change would make its file
+// that of one.
+func TestFileOfAHookThatIsOffHasNoEffect(t *testing.T) {
+	r := newRegistry(t)
+	must.NoError(t, r.Set("cgroup", "order=1500"))
+	r.BuiltIn, r.Off = nil, []string{"cgroup"}
+	hooks, err := r.List()
+	must.NoError(t, err)
+	must.Equal(t, "hooks", 0, len(hooks))
+	const remedy = "it comes with hookhost and is off: turn it on in [cgroup] of the configuration"
+	for want, err := range map[string]error{
+		"hook cgroup: no such hook: " + remedy:            r.Set("cgroup", "order=7"),
+		"hook cgroup: the hook exists already: " + remedy: r.Create("cgroup"),
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	const sites = "type = 'site'\norder = 7\n" // as of a site's hook with that name
+	must.NoError(t, os.WriteFile(filepath.Join(r.Dir, "cgroup.toml"), []byte(sites), 0o644))
+	h, err := r.Get("cgroup")
+	must.NoError(t, err)
+	must.Equal(t, "order", 7, h.Order)
+}
+
 // An attribute that is set to nothing has its default again, which fail_action does not change.
 func TestBuiltInHasItsDefaultForWhatIsSetToNothing(t *testing.T) {
 	r := newRegistry(t)
