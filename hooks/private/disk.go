@@ -50,7 +50,8 @@ func (n namespaces) jobDirs() (all []string) {
 // It looks like /tmp, because set-user-id programs of the job rely on that. In a directory of the
 // owner's, the owner could exchange their files, and links would be followed
 // (fs.protected_symlinks).
-func (n namespaces) makeDir(d config.PrivateDir, job *hostapi.Job) (string, error) {
+func (n namespaces) makeDir(d config.PrivateDir, job *hostapi.Job) (dir string, err error) {
+	defer func() { err = busyIfFull(err) }()
 	if err := disk.CheckDir(d.Base); err != nil { // a disk that is not mounted has none
 		return "", fmt.Errorf("base %s: %w", d.Base, err)
 	}
@@ -59,11 +60,20 @@ func (n namespaces) makeDir(d config.PrivateDir, job *hostapi.Job) (string, erro
 		return "", err
 	}
 	top := filepath.Join(jobs, job.ID)
-	dir := filepath.Join(top, d.Path)
+	dir = filepath.Join(top, d.Path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	return dir, errors.Join(os.Chown(top, job.Owner.UID, -1), os.Chmod(dir, os.ModeSticky|0o777))
+}
+
+// busyIfFull makes the error of a base whose disk or quota is full KindBusy. Jobs can fill it, and
+// their ends empty it again. They cannot fill /run, or reach the kernel's limits for mounts.
+func busyIfFull(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return hostapi.Errorf(hostapi.KindBusy, "%w", err)
+	}
+	return err
 }
 
 // removeFiles removes a job's directories on disk, if there are any. It waits for that within the
@@ -85,7 +95,7 @@ func (n namespaces) removeFiles(ctx context.Context, id string) error {
 	if found {
 		n.patience.wait(ctx, owner, n.empty(owner))
 	}
-	return errors.Join(errs...)
+	return busyIfFull(errors.Join(errs...))
 }
 
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"github.com/sirupsen/logrus"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
-	"github.com/hookhost/hookhost/internal/mountns"
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
@@ -68,19 +66,13 @@ func (h *hook) ExecjobBegin(ctx context.Context, req *hostapi.Request) (*hostapi
 	if err != nil {
 		h.live.remove(req.Job.ID)
 		kind := hostapi.KindNode
-		if byUsers(err) {
+		if hostapi.KindOf(err) == hostapi.KindBusy { // by users, who must not take the node offline
 			kind = hostapi.KindBusy
 		}
 		err = errors.Join(err, h.removeDirs(ctx, req.Job.ID), h.xdg.removeUnused(ctx))
 		return nil, hostapi.Errorf(kind, "job %s: %w", req.Job.ID, err)
 	}
 	return out, nil
-}
-
-// byUsers reports whether users can cause the error. They must not take the node offline. If a job
-// has filled the disk of the private directories, its end empties it again.
-func byUsers(err error) bool {
-	return errors.Is(err, mountns.ErrHeld) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // begin makes the job's directories. If it fails, some of them are left.

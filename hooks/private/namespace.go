@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,8 +36,8 @@ type namespaces struct {
 func (n namespaces) pin(id string) string { return filepath.Join(n.pins, id) }
 
 // create makes and pins the job's namespace. A shm of more than 0 is the size of its /dev/shm. What
-// an earlier run of the job left is removed. If create fails, it leaves nothing. If a user holds up
-// the mounts, it fails with mountns.ErrHeld.
+// an earlier run of the job left is removed. If create fails, it leaves nothing. If users hold up
+// the mounts or have filled the disk of a base, the error is KindBusy.
 func (n namespaces) create(ctx context.Context, job *hostapi.Job, shm pbs.Size) error {
 	if err := n.remove(ctx, job.ID); err != nil {
 		return err
@@ -81,7 +80,7 @@ func (n namespaces) make(job *hostapi.Job, shm pbs.Size) error {
 		return nil
 	})
 	if errors.Is(err, mountns.ErrHeld) {
-		return fmt.Errorf("%w: see fuser -v %s", err, strings.Join(paths, " "))
+		return hostapi.Errorf(hostapi.KindBusy, "%w: see fuser -v %s", err, strings.Join(paths, " "))
 	}
 	return err
 }

@@ -312,6 +312,20 @@ func TestFullDiskIsNotTheNodesFault(t *testing.T) {
 	must.Equal(t, "left", none, n.left())
 }
 
+// Jobs cannot fill /run. The kernel's limits for mounts have the same error.
+func TestFullRunIsTheNodesFault(t *testing.T) {
+	n := newNode(t)
+	n.start(n.dirsSettings(true))
+	pins := filepath.Join(n.dir, "run/ns")
+	must.NoError(t, os.Mkdir(pins, 0o700), unix.Mount("run", pins, "tmpfs", 0, "mode=700,nr_inodes=1"))
+	job := jobOf("7.srv", newOwner())
+	_, err := n.Call(t.Context(), &hostapi.Request{Event: hostapi.EventBegin, Job: job})
+	if hostapi.KindOf(err) != hostapi.KindNode || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("on a full /run: %v", err)
+	}
+	must.Equal(t, "left", none, n.left())
+}
+
 // What an owner does in the directories holds up nothing. A process stays, and has a nested
 // namespace. A descriptor is open outside of the job. A file system does not answer.
 func TestOwnersKeepNoPrivateDirectory(t *testing.T) {
