@@ -18,7 +18,8 @@ import (
 	"github.com/hookhost/hookhost/internal/pbs"
 )
 
-// volume is the file system of the state directory.
+// volume is the file system of a directory of root's: the state directory, or a base of private
+// ones.
 type volume struct {
 	dir      string // the directory
 	made     bool   // it exists
@@ -29,7 +30,7 @@ type volume struct {
 	noInodes bool
 }
 
-// The minimum room in the state directory for writing files, and the threshold for a warning.
+// The minimum room for writing files, and the threshold for a warning about the state directory.
 const (
 	leastRoom  = 1 << 20
 	littleRoom = 64 << 20
