@@ -209,8 +209,8 @@ func (r Registration) StaysDisabled(existing, stock *Hook) bool {
 
 // Uninstall returns the directives that delete the hook and undo Install's other changes. If the
 // hook is pbs_cgroups, they make it the stock hook again. There are none if no hook has that name,
-// or if it is the stock hook already. Otherwise Uninstall fails if hookhost did not create the hook,
-// or if it replaced an enabled stock hook that it cannot restore.
+// or if it is the stock hook already. Otherwise Uninstall fails if hookhost did not create the
+// hook, or if it replaced an enabled stock hook that it cannot restore.
 func (r Registration) Uninstall(existing, stock *Hook) ([]Command, error) {
 	if existing == nil {
 		return nil, nil

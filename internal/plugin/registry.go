@@ -129,7 +129,8 @@ func off(err error, name string) error {
 	return fmt.Errorf("%w: it comes with hookhost and is off: turn it on in [%s] of the configuration", err, name)
 }
 
-// isSites reports whether a file may be that of a site's hook. Such a file has more than attributes.
+// isSites reports whether a file may be that of a site's hook. Such a file has more than
+// attributes.
 func isSites(text []byte) bool {
 	var f struct{ Type, Program string }
 	return toml.Unmarshal(text, &f) != nil || f.Type != "" || f.Program != ""
