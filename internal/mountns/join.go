@@ -105,10 +105,12 @@ func join(pid, ns int, check func() error) (err error) {
 		return fmt.Errorf("ptrace: %w: another process traces it, kernel.yama.ptrace_scope is 3, or hookhost.service "+
 			"lacks the drop-in of docs/private.md", err)
 	}
-	if err := t.stop(); err != nil {
-		return err
+	if err = t.stop(); err == nil {
+		err = check()
 	}
-	if err := check(); err != nil {
+	if err != nil {
+		// This thread may end only after the next Join has begun.
+		_ = unix.PtraceDetach(pid)
 		return err
 	}
 	if err := t.hold(); err != nil {
@@ -137,7 +139,8 @@ func join(pid, ns int, check func() error) (err error) {
 	return errors.Join(err, closed)
 }
 
-// stop stops the process in its wait. It continues unchanged when this thread ends.
+// stop stops the process in its wait. It continues unchanged once it is detached, or this thread
+// has ended.
 func (t *tracee) stop() (err error) {
 	if err := unix.PtraceInterrupt(t.pid); err != nil {
 		return os.NewSyscallError("ptrace interrupt", err)
