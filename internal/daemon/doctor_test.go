@@ -2,12 +2,12 @@ package daemon
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/hookhost/hookhost/internal/must"
 )
@@ -16,8 +16,7 @@ import (
 func TestStateOfTheNodeIsTheExitStatusOfDoctor(t *testing.T) {
 	dir := t.TempDir()
 	status := filepath.Join(dir, "status")
-	log := logrus.New()
-	log.SetOutput(io.Discard)
+	log, _ := test.NewNullLogger()
 	inForce := make(chan bool)
 	d := newDoctor([]string{"/bin/sh", "-c", ". " + status}, func() bool { return <-inForce }, logrus.NewEntry(log))
 	ctx, stop := context.WithCancel(t.Context())
@@ -48,5 +47,58 @@ func TestStateOfTheNodeIsTheExitStatusOfDoctor(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
+	}
+}
+
+// What is known of a host that hookhost leaves alone does not depend on doctor.
+func TestStateOfThisHostIsWhatDoctorFound(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	d := newDoctor(nil, nil, logrus.NewEntry(log))
+	want := func(what string, enabled bool, want string, wantKnown bool) {
+		t.Helper()
+		if got, known := d.state(enabled); got != want || known != wantKnown {
+			t.Errorf("%s: state %q, known %t, want %q, %t", what, got, known, want, wantKnown)
+		}
+	}
+	want("not examined yet", true, "", false)
+	want("left alone", false, "", true)
+	d.note(verdict{ok: true})
+	want("examined", true, "ok", true)
+	d.Examine() // requests may come faster than results
+	d.note(verdict{ok: false})
+	want("examined again", true, "degraded", true)
+	want("left alone now", false, "", true)
+
+	d.configured()
+	want("with a new configuration", true, "", false)
+	d.note(verdict{ok: true}) // an examination that began before
+	want("with a new configuration still", true, "", false)
+	d.note(verdict{ok: true, config: 1})
+	want("with a new configuration, examined", true, "ok", true)
+}
+
+func TestNodeIsExaminedUntilEveryHookCanWork(t *testing.T) {
+	log, _ := test.NewNullLogger()
+	d := newDoctor(nil, nil, logrus.NewEntry(log))
+	examinations := func() (n int) {
+		for ; len(d.wanted) > 0; n++ {
+			<-d.wanted
+		}
+		return n
+	}
+	for _, tt := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"nothing known", func() {}, 1},
+		{"degraded", func() { d.note(verdict{ok: false}) }, 1},
+		{"repaired", func() { d.note(verdict{ok: true}) }, 0},
+		{"with a new configuration, whose result did not count", func() { d.configured(); examinations() }, 1},
+		{"examined with it", func() { d.note(verdict{ok: true, config: 1}) }, 0},
+	} {
+		tt.do()
+		d.retry()
+		must.Equal(t, tt.what, tt.want, examinations())
 	}
 }
