@@ -4,7 +4,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -51,12 +50,6 @@ func spawning(k *kernfstest.Kernel) func(t testing.TB, enter func(pid int)) int 
 		return pid
 	}
 }
-
-// number is a process that is not held.
-type number int
-
-func (n number) PID() int                    { return int(n) }
-func (n number) Signal(syscall.Signal) error { return nil }
 
 // fakes are the kernels in memory.
 var fakes = []struct {

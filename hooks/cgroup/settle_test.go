@@ -134,23 +134,29 @@ func TestLimitSetByHandCountsForNobody(t *testing.T) {
 	})
 }
 
-// A cgroup without a mark belongs to a job that began before hookhost was installed. Its limits at
-// the start count, and are left alone.
+// A cgroup without a mark belongs to a job of OpenPBS's own hook, which knows only cgroup v1. Its
+// limits at the start count, and are left alone.
 func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
-	onFakes(t, func(c *config.File) { c.Memory.ReservePercent = 0 }, func(t *testing.T, n *node, k *kernfstest.Kernel) {
-		l := n.limits("0-2")
-		l.Mem = ptr(int64(8 * gib))
-		must.NoError(t, n.cgroup("9.srv").Create(l))
-		_, err := n.cgroup("9.srv").Attach(number(k.Spawn()), nil) // otherwise it would be swept
-		must.NoError(t, err)
-		n.startAndSettle(nil)
-		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
-		n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
-		n.begin("2.srv", asks("ncpus=1", "mem=8gb"))
-		must.Equal(t, "limits", *l.Mem, *n.limitsNow("9.srv").Mem)
-		n.do(hostapi.EventEnd, "9.srv")
-		n.begin("3.srv", asks("ncpus=3", "mem=8gb"))
-	})
+	n, _ := fakeNode(t, kernfstest.NewV1, func(c *config.File) { c.Memory.ReservePercent = 0 })
+	n.begin("1.srv") // so that the parents exist
+	n.do(hostapi.EventEnd, "1.srv")
+	for _, limit := range [][3]string{
+		{"cpuset", "cpuset.cpus", "0-2"}, {"cpuset", "cpuset.mems", "0"},
+		{"memory", "memory.limit_in_bytes", fmt.Sprint(8 * gib)},
+	} {
+		dir := limit[0] + "/pbs_jobs.service/jobid/9.srv"
+		if !n.roots.Cgroup.Exists(dir) {
+			must.NoError(t, n.roots.Cgroup.Mkdir(dir))
+		}
+		must.NoError(t, n.roots.Cgroup.Write(dir+"/"+limit[1], limit[2]))
+	}
+	n.startAndSettle(nil)
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds ncpus available", "ncpus=2", "mem=1gb")
+	n.refuses(hostapi.EventBegin, "2.srv", hostapi.KindBusy, "exceeds mem available", "ncpus=1", "mem=9gb")
+	n.begin("2.srv", asks("ncpus=1", "mem=8gb"))
+	must.Equal(t, "limits", int64(8*gib), *n.limitsNow("9.srv").Mem)
+	n.do(hostapi.EventEnd, "9.srv")
+	n.begin("3.srv", asks("ncpus=3", "mem=8gb"))
 }
 
 // Until a job's resize is over, no other job gets what it has or is about to get. So a resize that

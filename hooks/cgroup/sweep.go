@@ -32,10 +32,10 @@ func pidsOfHookAndHost(procfs *kernfs.FS) ([]int, error) {
 	return []int{self.PID, p.PPID}, nil
 }
 
-// sweep removes the cgroups that belong to no job, and returns their ids. Those are cgroups that
-// are not in known, were not begun by this process, and have no mark. kill_timeout applies to the
-// whole sweep. A process that does not die in time has been sent its signal, and a later sweep
-// removes its cgroup.
+// sweep removes hookhost's cgroups that belong to no job, and returns their ids. Those are cgroups
+// that are not in known, were not begun by this process, and have a mark that names no job.
+// kill_timeout applies to the whole sweep. A process that does not die in time has been sent its
+// signal, and a later sweep removes its cgroup.
 func (h *hook) sweep(ctx context.Context, known map[string]*hostapi.Job) (swept []string, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -80,18 +80,14 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		return false, nil
 	case errors.Is(err, cgroup.ErrNotJobs):
 	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
-		// A cgroup made by hookhost gets its mark before its first process. On cgroup v1 the jobs
-		// of OpenPBS's own hook are in the same place, perhaps without the directory that would
-		// have the mark. They keep running when that hook is replaced. When pbs_mom reports the end
+		// hookhost marks each cgroup as soon as it has made it. On cgroup v1 the jobs of OpenPBS's
+		// own hook are in the same place, perhaps without the directory that would have the mark.
+		// On a sister host their cgroups are empty until the first task. Such jobs keep running
+		// when hookhost is installed beside that hook, or replaces it. When pbs_mom reports the end
 		// of such a job, its cgroup is removed.
-		pids, err := j.Processes()
-		if err != nil {
-			return false, err
-		}
-		if len(pids) > 0 {
-			h.warnOnce(id, "its cgroup has processes and was not made by hookhost: it is left alone")
-			return false, nil
-		}
+		h.warnOnce(id, "its cgroup was not made by hookhost: it is left alone until pbs_mom reports the job's end; "+
+			"if there is no such job, remove the cgroup with rmdir(1)")
+		return false, nil
 	default:
 		return false, err
 	}

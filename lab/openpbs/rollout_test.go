@@ -24,6 +24,14 @@ func (j *job) confinedBy(node string) string {
 	return "hookhost"
 }
 
+// limitFiles has the job's limits on a node, a line for each file of cgroup v1.
+func (j *job) limitFiles(node string) string {
+	j.t.Helper()
+	dirs := "for d in " + strings.Join(j.cgroups(node), " ") + "; do "
+	return on(j.t, node, dirs+"grep -sH . $d/cpuset.{cpus,mems} $d/cpu.{shares,cfs_quota_us} $d/*limit_in_bytes "+
+		"$d/devices.list $d/memory.swappiness; done; :")
+}
+
 // over deletes jobs, and waits until no node has a cgroup of one. Nodes may be without a daemon.
 func over(t *testing.T, jobs []*job) {
 	t.Helper()
@@ -74,6 +82,11 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 	on(t, nodes[0], "hookhost openpbs install --disabled --freq 5")
 	first := oneOnEach(t)
 	first.running()
+	for _, node := range nodes { // as the package does; the sisters' cgroups have no process yet
+		before := first.limitFiles(node)
+		must.NoError(t, restartDaemon(node))
+		must.Equal(t, "the limits of the stock hook's job on "+node, before, first.limitFiles(node))
+	}
 	sendConfiguration(t, "[host]\nenabled = false")
 	on(t, nodes[0], "qmgr -c 'set hook hookhost enabled = true'")
 	for _, node := range nodes {
