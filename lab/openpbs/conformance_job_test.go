@@ -100,9 +100,10 @@ func TestPeriodicTellsNothingOfAJobThatHasEnded(t *testing.T) {
 	ended := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, "true")
 	used := ended.finished().ResourcesUsed
 	ended.gone()
-	// A cgroup is left behind, as by a host that crashed.
-	on(t, node, "cd /sys/fs/cgroup; mkdir memory/pbs_jobs.service/jobid/"+ended.id+
-		" 2>/dev/null || mkdir pbs_jobs.service/jobs/"+ended.id)
+	// A cgroup is left behind, as by a hook that crashed.
+	on(t, node, "cd /sys/fs/cgroup; d=memory/pbs_jobs.service/jobid/"+ended.id+"; mkdir $d 2>/dev/null || "+
+		"{ d=pbs_jobs.service/jobs/"+ended.id+"; mkdir $d; }; python3 -c 'import os, sys; "+
+		`os.setxattr(sys.argv[1], "trusted.hookhost.job", b"{}")' $d`)
 	wait, release := hold(t)
 	running := qsub(t, "alice", "-l select=1:ncpus=1:mem=100mb:host="+node, wait)
 	running.running()
