@@ -360,8 +360,13 @@ func (c *chaos) unstick(id string) {
 // owner.
 func leftOn(t *testing.T, node string) string {
 	t.Helper()
-	return on(t, node, fmt.Sprintf(`find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '*.%s'
+	return on(t, node, leftovers())
+}
+
+// leftovers is a shell line that prints it.
+func leftovers() string {
+	return fmt.Sprintf(`find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '*.%s'
 hookhost jobs --json | grep '"job"' || :
 find /run/hookhost/jobs /run/hookhost/aux -type f
-ps -u alice -o pid=,comm= | grep -v qsub || :`, nodes[0]))
+ps -u alice -o pid=,comm= | grep -v qsub || :`, nodes[0])
 }

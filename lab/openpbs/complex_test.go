@@ -93,7 +93,30 @@ func runQueue(m *testing.M) (status int) {
 			return 1
 		}
 		status |= m.Run()
+		rest()
 	}
+}
+
+// rest waits until the nodes are as a test expects them: free, with all their cpus, and with
+// nothing of a job. PBS ends the last jobs of a test when the test is over, and then learns what
+// nodes have.
+func rest() {
+	var left string
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		err := atOnce(nodes, func(node string) error {
+			has, err := output("root", node, leftovers())
+			if has != "" {
+				err = fmt.Errorf("%s still has %s", node, strings.Join(strings.Fields(has), " "))
+			}
+			return errors.Join(err, run(nodes[0], "[ $(pbsnodes -v "+node+
+				" | grep -cx -e ' *state = free' -e ' *resources_available.ncpus = '$(nproc)) = 2 ]"))
+		})
+		if err == nil {
+			return
+		}
+		left = err.Error()
+	}
+	fmt.Fprintln(os.Stderr, "after the test:", left)
 }
 
 // popTest removes the first test from queue and returns its name, or "" if queue is empty.
