@@ -69,7 +69,7 @@ const serverAnswers = `for i in $(seq 60); do qstat -B >/dev/null 2>&1 && break;
 `
 
 // startServer fails while the database of the server before still ends.
-const startServer = `for i in $(seq 60); do
+const startServer = `for i in $(seq 360); do
 	kill -0 $(` + serverPid + `) 2>/dev/null || pbs_server || :
 	qstat -B >/dev/null 2>&1 && exit
 	sleep 0.5

@@ -14,8 +14,9 @@ import (
 // forgotten their comments, and no state that somebody set.
 func restartServer(t *testing.T) {
 	t.Helper()
-	on(t, nodes[0], `pid=$(cat `+pbsHome+`/server_priv/server.lock); kill $pid
-while kill -0 $pid 2>/dev/null; do sleep 0.1; done; /opt/pbs/sbin/pbs_server </dev/null >/dev/null 2>&1`)
+	on(t, nodes[0], `pid=$(`+serverPid+`); kill $pid
+while kill -0 $pid 2>/dev/null; do sleep 0.1; done`)
+	on(t, nodes[0], "{ "+startServer+"; } </dev/null >/dev/null 2>&1")
 	eventually(t, "the server knows the nodes again", func() bool {
 		out, err := output("root", nodes[0], "pbsnodes -a")
 		return err == nil && !strings.Contains(out, "down") && !strings.Contains(out, "state-unknown")
