@@ -3,6 +3,7 @@
 package openpbs_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -18,15 +19,20 @@ type siteHook struct {
 	remove func() // takes it away before the test ends; once is enough
 }
 
-// newSiteHook registers a hook until the test ends, and waits until the nodes have it. The name is
-// a new one: that of a deleted hook is free once all nodes have confirmed it.
+// newSiteHook registers a hook until the test ends, and waits until the nodes have it. In the end
+// it waits until they have it no more: it would act on the next test's jobs. The name is a new one:
+// that of a deleted hook is free once all nodes have confirmed it.
 func newSiteHook(t *testing.T, name, event string, order int, script string) siteHook {
 	t.Helper()
 	name += strconv.FormatInt(time.Now().UnixMilli(), 36)
 	file := "/run/" + name + ".py"
 	write(t, nodes[0], file, script)
 	remove := sync.OnceFunc(func() {
-		if _, err := output("root", nodes[0], "qmgr -c 'delete hook "+name+"'"); err != nil {
+		err := run(nodes[0], "qmgr -c 'delete hook "+name+"'")
+		for _, node := range nodes {
+			err = errors.Join(err, until(node, "[ ! -e "+pbsHome+"/mom_priv/hooks/"+name+".PY ]"))
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
