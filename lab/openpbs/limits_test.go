@@ -22,7 +22,7 @@ func momConfig(t *testing.T, node, lines string) {
 	before := on(t, node, "cat "+config)
 	t.Cleanup(func() {
 		write(t, node, config, before)
-		on(t, node, hangUp)
+		must.NoError(t, causes(node, hangUp, "event=exechost_startup"))
 	})
 	write(t, node, config, before+"\n$min_check_poll 3\n$max_check_poll 5\n"+lines)
 	on(t, node, hangUp)
