@@ -73,6 +73,7 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 			"application/x-config default /opt/pbs/lib/python/altair/pbs_hooks/pbs_cgroups.CF' 2>&1; "+
 			"qmgr -c 'set hook hookhost enabled = true'")
 		for _, node := range nodes { // what vnodes have is hookhost's again
+			must.NoError(t, until(node, "grep -qx enabled=false "+pbsHome+"/mom_priv/hooks/pbs_cgroups.HK"))
 			must.NoError(t, reconfigure(node))
 		}
 	})
