@@ -72,6 +72,8 @@ func TestEndOfAJobRemovesItsCgroupWithoutAnEpilogue(t *testing.T) {
 	}
 	j := qsub(t, "alice", small(node), "sleep 1")
 	j.ended()
+	end := "event=execjob_end job=" + j.id // logged when the event is over
+	eventually(t, "the log has "+end, func() bool { n, err := said(node, end); return err != nil || n > 0 })
 	for event, want := range map[string]int{"execjob_begin": 1, "execjob_epilogue": 0, "execjob_end": 1} {
 		if n, err := said(node, "event="+event+" job="+j.id); err != nil || n != want {
 			t.Errorf("%s of job %s: %d, %v, want %d", event, j.id, n, err, want)
