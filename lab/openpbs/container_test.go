@@ -74,9 +74,9 @@ const saysWhere = `[ -e /inside ] && echo "inside as $(id -un) on $(hostname) wi
 func TestJobRunsInItsImage(t *testing.T) {
 	image := withImages(t)
 	for _, node := range nodes {
-		if engine := available(t, node, "container_engine"); engine != "charliecloud" {
-			t.Errorf("%s: container_engine %q", node, engine)
-		}
+		eventually(t, "the server has the engine of "+node, func() bool {
+			return available(t, node, "container_engine") == "charliecloud"
+		})
 	}
 	t.Run("script", func(t *testing.T) {
 		j := qsub(t, "alice", "-v TESTED=x -l container="+image+" "+small(nodes[0]), saysWhere+"\nexit 7")
