@@ -50,17 +50,33 @@ func (r *Registrar) confirmedWithin(within time.Duration, hook, something string
 	if !filepath.IsAbs(conf["PBS_HOME"]) {
 		return nil
 	}
-	var said []string
-	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+	return r.await(within, hook, something, func() ([]byte, error) {
 		text, err := os.ReadFile(filepath.Join(conf["PBS_HOME"], openpbs.Tracking))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return text, err
+	})
+}
+
+// await waits until no node is pending in what tracking returns, twice in a row. When the server
+// writes the file anew it first makes it empty (hook_track_save), so one look may miss lines.
+func (r *Registrar) await(within time.Duration, hook, something string, tracking func() ([]byte, error)) error {
+	var said []string
+	confirmed := false // at the last look
+	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		text, err := tracking()
+		if err != nil {
 			return fmt.Errorf("check whether the nodes have the hook: %w", err)
 		}
 		pending := openpbs.Pending(text, hook)
 		names := strings.Join(pending, ", ")
+		before := confirmed
+		confirmed = len(pending) == 0
 		switch {
-		case len(pending) == 0:
+		case confirmed && before:
 			return nil
+		case confirmed:
 		case time.Now().After(end):
 			const text = "%s has not reached %s within %g s. " +
 				"The server keeps trying. Until then nothing changes there.\n"

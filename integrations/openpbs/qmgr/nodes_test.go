@@ -25,3 +25,17 @@ func TestNodesThatTheHookDoesNotReachAreNamed(t *testing.T) {
 	must.Equal(t, "standard error", "Hook hookhost is on its way to n1, n2.\nHook hookhost has not reached n1, n2 "+
 		"within 0.25 s. The server keeps trying. Until then nothing changes there.\n", said.String())
 }
+
+func TestNodesAreWaitedForWhileTheServerWritesTheFileAnew(t *testing.T) {
+	const sent, pending = "n1:15002 hookhost 0 12\n", "n1:15002 hookhost 0 12\nn1:15002 hookhost 4 13\n"
+	texts := []string{"", pending, "", pending, sent, sent}
+	var said strings.Builder
+	r := &Registrar{ErrOut: &said}
+	must.NoError(t, r.await(time.Minute, "hookhost", "Hook hookhost", func() ([]byte, error) {
+		text := texts[0]
+		texts = texts[1:]
+		return []byte(text), nil
+	}))
+	must.Equal(t, "readings left", 0, len(texts))
+	must.Equal(t, "standard error", "Hook hookhost is on its way to n1.\n", said.String())
+}
