@@ -19,7 +19,7 @@ func billingOf(value any) float64 {
 
 // The mother superior bills for all hosts. An hour of a cpu is billed by 3600 units here.
 func TestBillingOfAllHostsReachesQstatAndAccounting(t *testing.T) {
-	run(nodes[0], `qmgr -c "create resource billing type=float"`) // it may be there from an earlier run
+	createResource(t, "billing", "type=float")
 	sendConfiguration(t, "[billing]\nweights = { ncpus = 3600.0 }\nresources_used = true\n")
 	j := qsub(t, "alice", fmt.Sprintf("-l select=%d:ncpus=1:mem=64mb -l place=scatter", len(nodes)), "sleep 4")
 	a := j.finished()

@@ -22,7 +22,7 @@ func (j *job) owners(node string) string {
 // shown are in its session, and are not. Whatever ignores the hang-up ends with the job.
 func TestTerminalsEndEndsTheInteractiveJobWithAllItsProcesses(t *testing.T) {
 	node := nodes[len(nodes)-1]
-	run(nodes[0], `qmgr -c "create resource walltime_signal type=string,flag=m"`) // it may be there from an earlier run
+	createResource(t, "walltime_signal", "type=string,flag=m")
 	warning := fmt.Sprintf(" -l walltime=10:00,walltime_signal=B:USR1@%d", 600-20*slowness())
 	x := openTerminal(t, "", small(node)+warning)
 	x.types("trap warned=yes USR1\n")

@@ -20,6 +20,18 @@ const oomText = "Cgroup mem limit exceeded"
 // resourcedef is where MoM has the server's custom resources.
 const resourcedef = pbsHome + "/mom_priv/hooks/resourcedef"
 
+// createResource has the server and the nodes know a custom resource, and leaves it: it may be
+// there from an earlier test.
+func createResource(t *testing.T, name, attributes string) {
+	t.Helper()
+	run(nodes[0], fmt.Sprintf(`qmgr -c "create resource %s %s"`, name, attributes))
+	for _, node := range nodes {
+		eventually(t, node+" knows resource "+name, func() bool {
+			return run(node, "grep -q '^"+name+" ' "+resourcedef) == nil
+		})
+	}
+}
+
 // used is what PBS has of a finished job's usage, in qstat and in its one record E in accounting.
 // The record's diag_messages may be quoted and has blanks.
 func (j *job) used() (qstat map[string]any, record string) {

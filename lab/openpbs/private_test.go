@@ -61,7 +61,7 @@ echo >/dev/shm/left; mkdir /dev/shm/leftdir; ipcmk -M 4096 -Q -S 1 >/dev/null
 // Nothing is left.
 func TestJobsDoNotShareDirectories(t *testing.T) {
 	needNodes(t, 2)
-	run(nodes[0], `qmgr -c "create resource shm_size type=size,flag=m"`) // it may be there from an earlier run
+	createResource(t, "shm_size", "type=size,flag=m")
 	for _, node := range nodes {
 		on(t, node, "mkdir -p /run/base; touch /var/tmp/the-nodes")
 		t.Cleanup(func() { on(t, node, "rm -rf /run/base /var/tmp/the-nodes") })
