@@ -341,10 +341,12 @@ func TestProcessesOfALoopOfSSHAreTakenIn(t *testing.T) {
 		}
 		return n
 	}
+	waited := false // hookhost may look before all three have started
 	eventually(t, "three processes on node2", func() bool {
+		waited = waited || outside() > 0
 		return len(strings.Fields(on(t, "node2", "pgrep -u alice -x sleep || :"))) == 3
 	})
-	if outside() == 0 {
+	if !waited && outside() == 0 {
 		t.Error("they are in the job from the start: nothing is taken in")
 	}
 	// hookhost looks every half minute, and when somebody asks for a report.
