@@ -40,8 +40,10 @@ func TestTwoJobsHaveDifferentCpus(t *testing.T) {
 
 func TestNcpusAreCoresWhereSet(t *testing.T) {
 	node := nodes[0]
+	takenBack(t, node)
 	oneCore(t, node)
-	migrated(t, `{"use_hyperthreads": true, "ncpus_are_cores": true, "cgroup": {"cpuset": {"enabled": true}}}`, node)
+	const configuration = `{"use_hyperthreads": true, "ncpus_are_cores": true, "cgroup": {"cpuset": {"enabled": true}}}`
+	change(t, converted(t, configuration, node), node)
 	offered(t, node, node, 1)
 	first := qsub(t, "alice", medium(node), "sleep 1000")
 	first.running()

@@ -20,6 +20,14 @@ const ownFile = "/etc/hookhost/hookhost.toml"
 // returns. PBS is told what exechost_startup tells with it. The end of the test takes both back.
 func settings(t *testing.T, toml string, on ...string) {
 	t.Helper()
+	takenBack(t, on...)
+	change(t, toml, on...)
+}
+
+// takenBack has the end of a test take back what change gives nodes. What hookhost is to look at
+// then is put right by a clean-up of later, which runs before.
+func takenBack(t *testing.T, on ...string) {
+	t.Helper()
 	t.Cleanup(func() {
 		err := atOnce(on, func(node string) error {
 			return errors.Join(run(node, "rm -f "+ownFile), reconfigure(node))
@@ -28,10 +36,9 @@ func settings(t *testing.T, toml string, on ...string) {
 			t.Errorf("the settings are not as before: %v", err)
 		}
 	})
-	change(t, toml, on...)
 }
 
-// change gives nodes other settings in a test that has called settings.
+// change gives nodes other settings in a test that has called settings or takenBack.
 func change(t *testing.T, toml string, on ...string) {
 	t.Helper()
 	for _, node := range on {

@@ -47,7 +47,7 @@ func (v vnode) available(t *testing.T, resource string) int {
 }
 
 // twoSockets has a node take its two cpus for a socket each, with 8 GB of memory at each. The
-// kernel goes on with one: mem_fences has to be off. hookhost looks when its configuration is read.
+// kernel goes on with one: mem_fences has to be off. hookhost looks when it has other settings.
 func twoSockets(t *testing.T, node string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -66,7 +66,7 @@ done
 mount --bind $d /sys/devices/system/node`)
 }
 
-// oneCore has a node take its two cpus for the two threads of one core.
+// oneCore has a node take its two cpus for the two threads of one core, as twoSockets does.
 func oneCore(t *testing.T, node string) {
 	t.Helper()
 	const lists = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list " +
@@ -93,9 +93,12 @@ func vnodePerSocket(t *testing.T, toml string, on ...string) {
 				}
 			}
 		})
+	}
+	takenBack(t, on...)
+	for _, node := range on {
 		twoSockets(t, node)
 	}
-	settings(t, "[vnodes]\nvnode_per_numa_node = true\n"+toml, on...)
+	change(t, "[vnodes]\nvnode_per_numa_node = true\n"+toml, on...)
 	for _, node := range on {
 		eventually(t, node+" has two vnodes", func() bool {
 			v := vnodes(t, node)
