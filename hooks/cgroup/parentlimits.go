@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -75,7 +76,9 @@ func within(l, others cgroup.Limits) bool {
 	return true
 }
 
-// settleParent calls limitParent for the current node and jobs.
+// settleParent calls limitParent for the current node and jobs. Without a job of hookhost it leaves
+// the limits alone until the next begin. They may be those of pbs_cgroups, which assigns as much as
+// they allow: its jobs are held if they request more.
 func (h *hook) settleParent(ctx context.Context) error {
 	unlock, err := h.lock(ctx)
 	if err != nil {
@@ -89,6 +92,10 @@ func (h *hook) settleParent(ctx context.Context) error {
 	held, err := h.holdings(there)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(held, func(o holding) bool { return !h.snapshot(o.id).unmarked }) {
+		h.parent = nil
+		return nil
 	}
 	return h.limitParent(there, held)
 }

@@ -43,7 +43,8 @@ func allEnabled(f *config.File) {
 // All jobs together may have what PBS is told about: the node less its reserves.
 func TestAllJobsTogetherHaveTheNodeLessItsReserves(t *testing.T) {
 	onFakes(t, allEnabled, func(t *testing.T, n *node, _ *kernfstest.Kernel) {
-		n.together("at the start", 14*gib, 3*gib, 29492, 768*mib)
+		n.begin("1.srv", asks("ncpus=1"))
+		n.together("with a job", 14*gib, 3*gib, 29492, 768*mib)
 		there, err := n.survey()
 		must.NoError(t, err)
 		o := n.policy.offer(there)
@@ -51,6 +52,26 @@ func TestAllJobsTogetherHaveTheNodeLessItsReserves(t *testing.T) {
 			t.Errorf("PBS is told of mem %d, which is %d less than all jobs may have", o.mem, hidden)
 		}
 	}, kernfstest.On(swapping))
+}
+
+// Beside pbs_cgroups, which assigns as much as its own limit of all jobs allows, that limit stays
+// until a job of hookhost begins.
+func TestLimitOfAllJobsIsTheStockHooksUntilAJobBegins(t *testing.T) {
+	n, _ := fakeNode(t, kernfstest.NewV1, nil)
+	const limit = "memory/pbs_jobs.service/jobid/memory.limit_in_bytes"
+	must.NoError(t, n.roots.Cgroup.Write(limit, fmt.Sprint(16*gib-mib)))
+	must.NoError(t, n.roots.Cgroup.Mkdir("memory/pbs_jobs.service/jobid/9.srv"))
+	want := cgroup.Limits{Mem: ptr(int64(16*gib - mib))}
+	n.startAndSettle(nil)
+	n.do(hostapi.EventPeriodic, "")
+	got, err := n.tree.ParentLimits()
+	must.NoError(t, err)
+	must.Equal(t, "limits of all jobs", want, got)
+	n.begin("1.srv", asks("ncpus=1"))
+	all, err := n.tree.ParentLimits()
+	must.NoError(t, err)
+	must.Equal(t, "memory of all jobs", n.policy.memTotal(n.node()), *all.Mem)
+	n.do(hostapi.EventEnd, "9.srv")
 }
 
 // Two jobs that request no mem cannot use the node's reserve. One is killed, and is told why.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -20,14 +21,14 @@ func (k *kernel) examineParent() Finding {
 		return degraded(what, err.Error(), "")
 	}
 	now, err := k.tree.ParentLimits()
-	made := !errors.Is(err, cgroup.ErrNotFound)
-	if made && err != nil {
+	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
 		return degraded(what, err.Error(), "")
 	}
+	set := k.hasJob()
 	var parts, above []string
 	add := func(part string, is *int64, most int64, text func(int64) string) {
 		switch {
-		case !made || is != nil && *is <= most:
+		case !set || is != nil && *is <= most:
 			parts = append(parts, part+" "+text(most))
 		case is == nil:
 			above = append(above, fmt.Sprintf("%s %s is not in force", part, text(most)))
@@ -44,7 +45,7 @@ func (k *kernel) examineParent() Finding {
 		switch {
 		case err != nil:
 			return degraded(what, err.Error(), "")
-		case made && !is.Minus(left).IsEmpty():
+		case set && !is.Minus(left).IsEmpty():
 			above = append(above, fmt.Sprintf("cpus %s are in force instead of %s", is, cmp.Or(left.String(), "none")))
 		case !left.IsEmpty(): // else no job begins, as the line for cpus says
 			parts = append(parts, "cpus "+left.String())
@@ -66,6 +67,19 @@ func (k *kernel) examineParent() Finding {
 		return ok(what, "none: neither [memory] nor [cpuset] nor [pids] is enabled")
 	}
 	return ok(what, strings.Join(parts, ", "))
+}
+
+// hasJob reports whether a job of hookhost has a cgroup. The begin of the first one sets the limits
+// of all jobs.
+func (k *kernel) hasJob() bool {
+	ids, err := k.tree.JobIDs()
+	return err == nil && slices.ContainsFunc(ids, func(id string) bool {
+		j, err := k.tree.Job(id)
+		if err == nil {
+			_, err = j.JobMark()
+		}
+		return err == nil
+	})
 }
 
 // parentCPUs returns the cpus that the configuration leaves for jobs, and those in force.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -19,7 +20,7 @@ func TestLimitsOfAllJobsAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		edit   func(*config.File)
-		force  *cgroup.Limits // nil: the parent was not made
+		force  *cgroup.Limits // nil: no job has begun
 		unit   string         // pids.max of the unit
 		status Status
 		want   string
@@ -48,6 +49,11 @@ func TestLimitsOfAllJobsAreFound(t *testing.T) {
 				must.NoError(t, err)
 				must.NoError(t, tree.Prepare())
 				must.NoError(t, tree.LimitParent(*tt.force))
+				job, err := tree.Job("1.srv")
+				must.NoError(t, err)
+				must.NoError(t, job.Create(cgroup.Limits{}))
+				begin := &hostapi.Request{Job: &hostapi.Job{ID: job.ID()}}
+				must.NoError(t, job.SetJobMark(cgroup.JobMark{Begin: begin}))
 			}
 			if tt.unit != "" {
 				must.NoError(t, k.Roots().Cgroup.Write("pbs_jobs.service/pids.max", tt.unit))

@@ -24,12 +24,12 @@ func (j *job) confinedBy(node string) string {
 	return "hookhost"
 }
 
-// limitFiles has the job's limits on a node, a line for each file of cgroup v1.
+// limitFiles has the limits of the job and of all jobs on a node, a line for each file of cgroup v1.
 func (j *job) limitFiles(node string) string {
 	j.t.Helper()
 	dirs := "for d in " + strings.Join(j.cgroups(node), " ") + "; do "
 	return on(j.t, node, dirs+"grep -sH . $d/cpuset.{cpus,mems} $d/cpu.{shares,cfs_quota_us} $d/*limit_in_bytes "+
-		"$d/devices.list $d/memory.swappiness; done; :")
+		"$d/devices.list $d/memory.swappiness $d/../cpuset.cpus $d/../*limit_in_bytes; done; :")
 }
 
 // over deletes jobs, and waits until no node has a cgroup of one. Nodes may be without a daemon.
