@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookhost/hookhost/hostapi"
@@ -140,6 +141,9 @@ func (h *Host) startFinders(ctx context.Context) error {
 //     suspension, resumption or end of a job that it has not begun. A preresume is rejected if a
 //     hook could not report its jobs: the job may be frozen, and nobody would thaw it.
 //
+// Where [host] turns off hookhost's own hooks, all events of pbs_mom are accepted without calling a
+// hook. Such a job runs as it began, for example confined by pbs_cgroups.
+//
 // Epilogue, end and abort are also accepted, and hooks are called: tear-down is idempotent, and
 // must remove whatever the hooks find (startExit).
 func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
@@ -154,12 +158,18 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 		}}, nil
 	}
 	switch {
+	case e.from.pbs && !h.confines():
 	case req.Event.Starts():
 		return refuseStart(req, hostapi.KindNode, "the job had no execjob_begin on this host"), nil
 	case req.Event.Refusable() && req.Event.Undo() == "":
 		return nil, hostapi.Errorf(hostapi.KindJob, "no such job on this host")
 	}
 	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
+}
+
+// confines reports whether any of hookhost's own hooks is on.
+func (h *Host) confines() bool {
+	return slices.ContainsFunc(h.plugins.List(), func(p *plugin.Plugin) bool { return p.Hook().BuiltIn })
 }
 
 // useRecord refuses an event of an ending job, except execjob_preterm, and the launch of a task in

@@ -15,7 +15,7 @@ func TestLateBegin(t *testing.T) {
 	for _, e := range []hostapi.Event{hostapi.EventPrologue, hostapi.EventLaunch} {
 		t.Run(string(e), func(t *testing.T) {
 			n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true, "4.srv": true, "5.srv": true}})
-			n.hook("b", "misbehave", "mode = 'used'\nevent = 'execjob_begin'\nvalue = 'mem=0kb'", "order=2")
+			n.builtIn("b", "mode = 'used'\nevent = 'execjob_begin'\nvalue = 'mem=0kb'")
 			h := n.open()
 			h.opt.Populated = func(id string) (bool, error) { return id == "5.srv", nil }
 			out := fromPBS(t, h, requestOf(e, "1.srv"))
@@ -60,6 +60,22 @@ func TestLateBegin(t *testing.T) {
 			t.Errorf("%+v, events %q", out, n.events("1.srv"))
 		}
 	})
+}
+
+// Where none of hookhost's own hooks is on, a job that began before PBS had hookhost goes on. For
+// example, pbs_cgroups confines it, in a cgroup with processes.
+func TestJobWithoutABeginGoesOnWhereHookhostConfinesNone(t *testing.T) {
+	n := newPBSNode(t, &momFiles{jobs: map[string]bool{"1.srv": true}})
+	h := n.open()
+	h.opt.Populated = func(string) (bool, error) { return true, nil }
+	for _, e := range []hostapi.Event{hostapi.EventLaunch, hostapi.EventAttach, hostapi.EventResize} {
+		if out := fromPBS(t, h, requestOf(e, "1.srv")); out.Reject {
+			t.Errorf("%s: %s", e, out.Message)
+		}
+	}
+	if n.events("1.srv") != "" || n.record("1.srv") != nil {
+		t.Errorf("events %q, record %+v", n.events("1.srv"), n.record("1.srv"))
+	}
 }
 
 // A run that has ended does not begin once more where MoM's child starts it beside its end. The

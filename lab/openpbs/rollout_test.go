@@ -4,6 +4,8 @@ package openpbs_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +26,7 @@ func (j *job) confinedBy(node string) string {
 	return "hookhost"
 }
 
-// limitFiles has the limits of the job and of all jobs on a node, a line for each file of cgroup v1.
+// limitFiles has the limits of the job and of all jobs on a node, a line for each file of v1.
 func (j *job) limitFiles(node string) string {
 	j.t.Helper()
 	dirs := "for d in " + strings.Join(j.cgroups(node), " ") + "; do "
@@ -81,18 +83,49 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 	on(t, nodes[0], "hookhost openpbs uninstall")
 	stockHook(t, nil)
 	on(t, nodes[0], "hookhost openpbs install --disabled --freq 5")
-	first := oneOnEach(t)
+	out := shared(t)
+	wait := func(file string) string { return "until [ -e " + out + "/" + file + " ]; do sleep 0.2; done; " }
+	touch := func(file string) { must.NoError(t, os.WriteFile(filepath.Join(out, file), nil, 0o644)) }
+	first := qsub(t, "alice", "-l select=3:ncpus=1:mem=64mb -l place=scatter", ". /etc/pbs.conf; "+
+		"pbsdsh() { $PBS_EXEC/bin/pbsdsh -- /bin/sh -c \"$1\"; }; "+
+		wait("tasks")+"pbsdsh 'touch "+out+"/first.$(hostname); sleep 1000' & "+
+		wait("enabled")+"sleep 1000 & $PBS_EXEC/bin/pbs_attach -j $PBS_JOBID -p $!; echo $? >"+out+"/attach; "+
+		"pbsdsh 'cat /proc/self/cgroup >"+out+"/$(hostname)'; sleep 1000")
 	first.running()
 	for _, node := range nodes { // as the package does; the sisters' cgroups have no process yet
 		before := first.limitFiles(node)
 		must.NoError(t, restartDaemon(node))
 		must.Equal(t, "the limits of the stock hook's job on "+node, before, first.limitFiles(node))
 	}
+	touch("tasks")
+	for _, node := range nodes {
+		eventually(t, "a task on "+node, func() bool { return run("node1", "test -e "+out+"/first."+node) == nil })
+	}
 	sendConfiguration(t, "[host]\nenabled = false")
 	on(t, nodes[0], "qmgr -c 'set hook hookhost enabled = true'")
 	for _, node := range nodes {
+		eventually(t, node+" has the hook", func() bool {
+			return run(node, "! grep -qx enabled=false "+pbsHome+"/mom_priv/hooks/hookhost.HK") == nil
+		})
+	}
+	touch("enabled") // what the job starts and attaches from now on is the stock hook's, too
+	read := func(file string) (text string) {
+		eventually(t, out+"/"+file, func() bool {
+			text, _ = output("root", nodes[0], "cat "+out+"/"+file)
+			return text != ""
+		})
+		return text
+	}
+	must.Equal(t, "exit status of pbs_attach", "0", strings.TrimSpace(read("attach")))
+	for _, node := range nodes {
+		if at := read(node); !strings.Contains(at, "/"+first.id) {
+			t.Errorf("the cgroup of a task on %s: %s", node, at)
+		}
+	}
+	for _, node := range nodes {
 		must.Equal(t, "the hook that confines a job on "+node, "pbs_cgroups", first.confinedBy(node))
 	}
+	first.running()
 	over(t, []*job{first})
 
 	const only = "[host]\nenabled = \"host in: %s\""
