@@ -66,6 +66,17 @@ func stockHook(t *testing.T, except []string) {
 	}
 }
 
+// stockLimits makes the limits of all jobs on a node those of pbs_cgroups, as docs/at-scale.md
+// says. It limits memory alone.
+func stockLimits(t *testing.T, node string) {
+	t.Helper()
+	on(t, node, "rmdir /sys/fs/cgroup/*/pbs_jobs.service/jobid; "+hangUp)
+	eventually(t, node+" has the stock hook's limits", func() bool {
+		return run(node, "cd /sys/fs/cgroup/memory/pbs_jobs.service/jobid && "+
+			"! grep -q '^9223372' memory.limit_in_bytes && grep -q '^9223372' memory.memsw.limit_in_bytes") == nil
+	})
+}
+
 // A complex may have hookhost on some nodes, the stock hook on others, and neither on the rest. A
 // roll-out goes through such stages, and back: docs/at-scale.md.
 func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
@@ -82,6 +93,9 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 	// It begins beside the stock hook, which goes on meanwhile.
 	on(t, nodes[0], "hookhost openpbs uninstall")
 	stockHook(t, nil)
+	for _, node := range nodes {
+		stockLimits(t, node)
+	}
 	on(t, nodes[0], "hookhost openpbs install --disabled --freq 5")
 	out := shared(t)
 	wait := func(file string) string { return "until [ -e " + out + "/" + file + " ]; do sleep 0.2; done; " }
@@ -151,6 +165,11 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 				on(t, node, stopDaemon)
 			case err != nil:
 				on(t, node, startDaemon)
+			}
+		}
+		if stage.name == "and back" {
+			for _, node := range nodes {
+				stockLimits(t, node)
 			}
 		}
 		out := shared(t)
