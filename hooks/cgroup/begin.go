@@ -146,7 +146,7 @@ func (h *hook) clear(ctx context.Context, j *cgroup.Job, mom *hostapi.ProcessID)
 }
 
 // create makes the cgroup and writes two marks on it: the job, and the devices assigned to it. If
-// either fails, it removes the cgroup again.
+// any step fails, it removes the cgroup again.
 func (h *hook) create(
 	ctx context.Context,
 	j *cgroup.Job,
@@ -157,7 +157,7 @@ func (h *hook) create(
 	if err != nil {
 		return hostapi.Errorf(kindOf(err), "%w", err)
 	}
-	// The mark is written last, so a cgroup with a mark is complete.
+	// The job's mark is written last, so a cgroup whose mark names the job is complete.
 	if r.Grouped() {
 		err = j.Split()
 	}

@@ -209,7 +209,7 @@ func TestBeginFails(t *testing.T) {
 				heal()
 				stuck()
 				n.restart()
-				if op.Op == "setxattr" { // without a mark it is left to the job's end
+				if op.Op == "setxattr" { // without a mark it stays until the job's end
 					n.want("1.srv")
 					n.do(hostapi.EventEnd, "1.srv")
 				}

@@ -16,8 +16,7 @@ import (
 var variableNames = []string{"PBS_JOB_CPUS", "PBS_JOB_MEM", "PBS_JOB_NCPUS", "PBS_JOB_WALLTIME"}
 
 // variables returns the variables for the programs of a job with the mark m and the request a. What
-// is unknown or unlimited has no variable. m has no limits if the job began before hookhost was
-// installed.
+// is unknown or unlimited has no variable. m has no limits if hookhost did not begin the job.
 func (p *policy) variables(m cgroup.JobMark, a ask) map[string]string {
 	env := map[string]string{}
 	if m.Limits != nil && !m.Limits.CPUs.IsEmpty() {

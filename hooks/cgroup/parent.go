@@ -32,9 +32,9 @@ func (p *policy) options(s *systemd.System) (cgroup.Options, error) {
 // unit returns systemd's name for the parent of all jobs.
 func (p *policy) unit() string { return p.Cgroup.Prefix + ".service" }
 
-// startParent creates the parent of all jobs with its limits, which protect the node's services
-// from the jobs. It asks systemd even if the unit looks right, since somebody may have removed one
-// of its properties.
+// startParent creates the parent of all jobs. If hookhost has jobs here, it also sets the limits of
+// all jobs, which protect the node's services. It asks systemd even if the unit looks right, since
+// somebody may have removed one of its properties.
 func (h *hook) startParent(ctx context.Context) error {
 	if h.units != nil {
 		err := h.units.Ensure(ctx, h.policy.unit())

@@ -76,9 +76,9 @@ func within(l, others cgroup.Limits) bool {
 	return true
 }
 
-// settleParent calls limitParent for the current node and jobs. Without a job of hookhost it leaves
-// the limits alone until the next begin. They may be those of pbs_cgroups, which assigns as much as
-// they allow: its jobs are held if they request more.
+// settleParent calls limitParent for the current node and jobs. If hookhost has no job here, the
+// limits stay as they are until the next begin, because they may be those of pbs_cgroups. That hook
+// reads them to find out how much it can assign, and its jobs are held if they request more.
 func (h *hook) settleParent(ctx context.Context) error {
 	unlock, err := h.lock(ctx)
 	if err != nil {

@@ -54,8 +54,8 @@ func TestAllJobsTogetherHaveTheNodeLessItsReserves(t *testing.T) {
 	}, kernfstest.On(swapping))
 }
 
-// Beside pbs_cgroups, which assigns as much as its own limit of all jobs allows, that limit stays
-// until a job of hookhost begins.
+// pbs_cgroups assigns as much as its own limit of all jobs allows. That limit stays until a job of
+// hookhost begins.
 func TestLimitOfAllJobsIsTheStockHooksUntilAJobBegins(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV1, nil)
 	const limit = "memory/pbs_jobs.service/jobid/memory.limit_in_bytes"

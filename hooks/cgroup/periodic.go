@@ -12,8 +12,8 @@ import (
 )
 
 // ExechostStartup creates the parent of all jobs, applies the limits that jobs were assigned and
-// removes cgroups that belong to no job. It reports jobs whose records the host lost, and this
-// host's vnodes.
+// removes hookhost's cgroups that belong to no job. It reports jobs whose records the host lost,
+// and this host's vnodes.
 func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	if err := h.startParent(ctx); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (h *hook) ExechostStartup(ctx context.Context, req *hostapi.Request) (*host
 	return out, errors.Join(errs...)
 }
 
-// findJobs reports jobs that are not in known but have a cgroup with a mark.
+// findJobs reports jobs that are not in known but have a cgroup whose mark names them.
 func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out *hostapi.Outcome) error {
 	ids, err := h.tree.JobIDs()
 	if err != nil {
@@ -99,8 +99,8 @@ func (h *hook) running(id string, job *hostapi.Job) (j *cgroup.Job, release func
 	return nil, nil, err
 }
 
-// ExechostPeriodic reports what each live job has used so far, and removes cgroups that belong to
-// no job.
+// ExechostPeriodic reports what each live job has used so far, and removes hookhost's cgroups that
+// belong to no job.
 func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hostapi.Outcome, error) {
 	out := &hostapi.Outcome{Jobs: map[string]*hostapi.JobUpdate{}}
 	var errs []error
@@ -121,9 +121,8 @@ func (h *hook) ExechostPeriodic(ctx context.Context, req *hostapi.Request) (*hos
 	return out, errors.Join(errs...)
 }
 
-// followNode updates the limits of all jobs together for the current node and jobs. If the node's
-// memory, swap or tasks have changed, PBS is informed. MoM sees only the answers to its own
-// requests, so that has to wait for one with a vnode_list.
+// followNode calls settleParent. If the node's memory, swap or tasks have changed, PBS is informed.
+// MoM sees only the answers to its own requests, so that has to wait for one with a vnode_list.
 func (h *hook) followNode(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	if !h.tree.Prepared() {
 		return nil // the next begin creates it
@@ -188,8 +187,8 @@ func (h *hook) update(ctx context.Context, id string, job *hostapi.Job, node str
 	return update, errors.Join(errs...)
 }
 
-// sweepInto removes cgroups that belong to no job. If one cannot be removed, the host's vnodes go
-// offline until none is left.
+// sweepInto removes hookhost's cgroups that belong to no job. If one cannot be removed, the host's
+// vnodes go offline until none is left.
 func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi.Request) error {
 	swept, err := h.sweep(ctx, req.JobList)
 	for _, id := range swept {
@@ -211,8 +210,8 @@ func (h *hook) sweepInto(ctx context.Context, out *hostapi.Outcome, req *hostapi
 }
 
 // remaining returns an error that names a job that has ended but still has processes, or nil.
-// Processes that only wait for a cpu do not count, since they end later. Cgroups without a job were
-// swept before.
+// Processes that only wait for a cpu do not count, since they end later. hookhost's cgroups without
+// a job were swept before.
 func (h *hook) remaining() (left, err error) {
 	ids, err := h.tree.JobIDs()
 	if err != nil {

@@ -134,8 +134,8 @@ func TestLimitSetByHandCountsForNobody(t *testing.T) {
 	})
 }
 
-// A cgroup without a mark belongs to a job of OpenPBS's own hook, which knows only cgroup v1. Its
-// limits at the start count, and are left alone.
+// A cgroup without a mark belongs to a job of OpenPBS's own hook, which knows only cgroup v1. The
+// job's limits at the start count, and are left alone.
 func TestJobWithoutAMarkHoldsItsLimits(t *testing.T) {
 	n, _ := fakeNode(t, kernfstest.NewV1, func(c *config.File) { c.Memory.ReservePercent = 0 })
 	n.begin("1.srv") // so that the parents exist

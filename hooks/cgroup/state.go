@@ -26,10 +26,10 @@ type state struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// stateOf returns the state of a job, and whether it has a cgroup. A job without a mark began
-// before hookhost was installed, and is assumed to have the ncpus that it requested. stateOf fails
-// if the mark cannot be read or the state from the host is not JSON. In that case the other one of
-// the two is still valid.
+// stateOf returns the state of a job, and whether it has a cgroup. A job without a mark was not
+// begun by hookhost, and is assumed to have the ncpus that it requested. stateOf fails if the mark
+// cannot be read or the state from the host is not JSON. In that case the other one of the two is
+// still valid.
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool, err error) {
 	m, found, failed := markOf(j)
 	exists = found || j.Exists()

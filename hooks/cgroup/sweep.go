@@ -80,11 +80,12 @@ func (h *hook) sweepJob(ctx context.Context, id string) (removed bool, err error
 		return false, nil
 	case errors.Is(err, cgroup.ErrNotJobs):
 	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotFound):
-		// hookhost marks each cgroup as soon as it has made it. On cgroup v1 the jobs of OpenPBS's
-		// own hook are in the same place, perhaps without the directory that would have the mark.
-		// On a sister host their cgroups are empty until the first task. Such jobs keep running
-		// when hookhost is installed beside that hook, or replaces it. When pbs_mom reports the end
-		// of such a job, its cgroup is removed.
+		// hookhost marks each cgroup as soon as it has made it. If it dies in between, the cgroup
+		// stays until the job's end. On cgroup v1 the jobs of OpenPBS's own hook are in the same
+		// place, perhaps without the directory that would have the mark. On a sister host their
+		// cgroups are empty until the first task. Such jobs keep running when hookhost is installed
+		// beside that hook, or replaces it. When pbs_mom reports the end of such a job, its cgroup
+		// is removed.
 		h.warnOnce(id, "its cgroup was not made by hookhost: it is left alone until pbs_mom reports the job's end; "+
 			"if there is no such job, remove the cgroup with rmdir(1)")
 		return false, nil

@@ -84,8 +84,8 @@ func (h *hook) fill() error {
 	return nil
 }
 
-// assignmentOf returns a job's assignment. A job without a mark began before hookhost was
-// installed. Its limits in the kernel count as its assignment.
+// assignmentOf returns a job's assignment. A job without a mark was not begun by hookhost: it is
+// one of OpenPBS's own hook. Its limits in the kernel count as its assignment.
 func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err error) {
 	m, found, err := markOf(j)
 	if err != nil {

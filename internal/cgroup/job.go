@@ -98,7 +98,7 @@ func (j *Job) Exists() bool {
 }
 
 // Create creates the job's directory in every hierarchy, sets its limits and reads each of them
-// back. It also creates parents that Prepare has not created. The job's mark names no job until
+// back. It also creates parents that Prepare has not created. The cgroup's mark names no job until
 // SetJobMark is called. Create fails with ErrExists if any of the directories exists. If a limit
 // does not take effect, the error is ErrNotInForce. If one is impossible on this node, it is
 // ErrUnsupported. If Create fails, it removes what it created and nothing else.
@@ -133,7 +133,7 @@ func (j *Job) Create(l Limits) (err error) {
 			return err
 		}
 		made = append(made, d)
-		if i == 0 { // a hook that dies now leaves a cgroup that is known to be hookhost's
+		if i == 0 { // if the hook dies from now on, the cgroup is known to be hookhost's
 			if err := j.SetJobMark(JobMark{}); err != nil {
 				return err
 			}

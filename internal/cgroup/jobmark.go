@@ -19,7 +19,7 @@ const maxJobMark = 60 << 10
 // The kernel's files show the limits in force. The host keeps track of time and suspensions.
 type JobMark struct {
 	// Begin is the execjob_begin that created the cgroup, with the job as of the last resize.
-	// Session and kill_delay are from its first launch.
+	// Session and kill_delay are from its first launch. Begin is nil until the cgroup is complete.
 	Begin    *hostapi.Request `json:"begin"`
 	Assigned `json:"granted"`
 }
@@ -66,8 +66,8 @@ func (j *Job) SetJobMark(r JobMark) error {
 }
 
 // JobMark returns what SetJobMark stored. If there is no mark, the error is unix.ENODATA. If the
-// mark does not parse or belongs to another job, it is ErrNotJobs. In both cases the cgroup does
-// not belong to the job.
+// mark does not parse, names no job or names another one, it is ErrNotJobs. In both cases the
+// cgroup does not belong to a job of hookhost.
 func (j *Job) JobMark() (JobMark, error) {
 	b, err := j.Mark(jobMark)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/hookhost/hookhost/internal/topology"
 )
 
-// examineParent reports the limits of all jobs together, in the configuration and in the kernel.
+// examineParent reports the limits of all jobs together in the configuration. If hookhost has a job
+// here, it compares them with the kernel's. Otherwise the kernel may have those of pbs_cgroups.
 func (k *kernel) examineParent() Finding {
 	const what = "limits of all jobs"
 	node, err := topology.Scan(k.roots)

@@ -20,7 +20,7 @@ func TestLimitsOfAllJobsAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		edit   func(*config.File)
-		force  *cgroup.Limits // nil: no job has begun
+		force  *cgroup.Limits // nil: hookhost has no job
 		unit   string         // pids.max of the unit
 		status Status
 		want   string

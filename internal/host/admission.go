@@ -141,8 +141,8 @@ func (h *Host) startFinders(ctx context.Context) error {
 //     suspension, resumption or end of a job that it has not begun. A preresume is rejected if a
 //     hook could not report its jobs: the job may be frozen, and nobody would thaw it.
 //
-// Where [host] turns off hookhost's own hooks, all events of pbs_mom are accepted without calling a
-// hook. Such a job runs as it began, for example confined by pbs_cgroups.
+// If none of hookhost's own hooks is on, prologue, launch, attach and resize of pbs_mom's jobs are
+// accepted, too. Such a job goes on as it began, for example confined by pbs_cgroups.
 //
 // Epilogue, end and abort are also accepted, and hooks are called: tear-down is idempotent, and
 // must remove whatever the hooks find (startExit).
@@ -167,7 +167,7 @@ func (h *Host) isKnown(_ context.Context, e *event) (*Verdict, error) {
 	return &Verdict{Outcome: &hostapi.Outcome{}}, nil
 }
 
-// confines reports whether any of hookhost's own hooks is on.
+// confines reports whether any of hookhost's own hooks is on. [host] enabled = false turns all off.
 func (h *Host) confines() bool {
 	return slices.ContainsFunc(h.plugins.List(), func(p *plugin.Plugin) bool { return p.Hook().BuiltIn })
 }

@@ -363,7 +363,7 @@ func leftOn(t *testing.T, node string) string {
 	return on(t, node, leftovers())
 }
 
-// leftovers is a shell line that prints it.
+// leftovers returns shell commands that print it.
 func leftovers() string {
 	return fmt.Sprintf(`find /sys/fs/cgroup -type d -path '*/pbs_jobs.service/*' -name '*.%s'
 hookhost jobs --json | grep '"job"' || :

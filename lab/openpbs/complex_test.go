@@ -98,8 +98,8 @@ func runQueue(m *testing.M) (status int) {
 }
 
 // rest waits until the nodes are as a test expects them: free, with all their cpus, and with
-// nothing of a job. PBS ends the last jobs of a test when the test is over, and then learns what
-// nodes have.
+// nothing left of a job. PBS ends the last jobs of a test after the test, and learns only then what
+// the nodes have.
 func rest() {
 	var left string
 	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {

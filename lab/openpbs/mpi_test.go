@@ -341,7 +341,7 @@ func TestProcessesOfALoopOfSSHAreTakenIn(t *testing.T) {
 		}
 		return n
 	}
-	waited := false // hookhost may look before all three have started
+	waited := false // a process was outside: hookhost may move one before all three have started
 	eventually(t, "three processes on node2", func() bool {
 		waited = waited || outside() > 0
 		return len(strings.Fields(on(t, "node2", "pgrep -u alice -x sleep || :"))) == 3

@@ -20,8 +20,8 @@ const oomText = "Cgroup mem limit exceeded"
 // resourcedef is where MoM has the server's custom resources.
 const resourcedef = pbsHome + "/mom_priv/hooks/resourcedef"
 
-// createResource has the server and the nodes know a custom resource, and leaves it: it may be
-// there from an earlier test.
+// createResource creates a custom resource and waits until the nodes know it. It may exist from an
+// earlier test, and stays after this one.
 func createResource(t *testing.T, name, attributes string) {
 	t.Helper()
 	run(nodes[0], fmt.Sprintf(`qmgr -c "create resource %s %s"`, name, attributes))

@@ -26,7 +26,7 @@ func (j *job) confinedBy(node string) string {
 	return "hookhost"
 }
 
-// limitFiles has the limits of the job and of all jobs on a node, a line for each file of v1.
+// limitFiles returns the limits of the job and of all jobs on a node, a line for each file of v1.
 func (j *job) limitFiles(node string) string {
 	j.t.Helper()
 	dirs := "for d in " + strings.Join(j.cgroups(node), " ") + "; do "
@@ -66,8 +66,8 @@ func stockHook(t *testing.T, except []string) {
 	}
 }
 
-// stockLimits makes the limits of all jobs on a node those of pbs_cgroups, as docs/at-scale.md
-// says. It limits memory alone.
+// stockLimits replaces the limits of all jobs on a node by those of pbs_cgroups, in the way of
+// docs/at-scale.md. By default, that hook limits only memory.
 func stockLimits(t *testing.T, node string) {
 	t.Helper()
 	on(t, node, "rmdir /sys/fs/cgroup/*/pbs_jobs.service/jobid; "+hangUp)
@@ -122,7 +122,7 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 			return run(node, "! grep -qx enabled=false "+pbsHome+"/mom_priv/hooks/hookhost.HK") == nil
 		})
 	}
-	touch("enabled") // what the job starts and attaches from now on is the stock hook's, too
+	touch("enabled") // the stock hook confines what the job starts and attaches from now on, too
 	read := func(file string) (text string) {
 		eventually(t, out+"/"+file, func() bool {
 			text, _ = output("root", nodes[0], "cat "+out+"/"+file)

@@ -24,8 +24,8 @@ func settings(t *testing.T, toml string, on ...string) {
 	change(t, toml, on...)
 }
 
-// takenBack has the end of a test take back what change gives nodes. What hookhost is to look at
-// then is put right by a clean-up of later, which runs before.
+// takenBack undoes change when the test ends. hookhost then reads the node again, for example its
+// topology. So clean-ups that restore such things have to run first: register them after this call.
 func takenBack(t *testing.T, on ...string) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -19,9 +19,10 @@ type siteHook struct {
 	remove func() // takes it away before the test ends; once is enough
 }
 
-// newSiteHook registers a hook until the test ends, and waits until the nodes have it. In the end
-// it waits until they have it no more: it would act on the next test's jobs. The name is a new one:
-// that of a deleted hook is free once all nodes have confirmed it.
+// newSiteHook registers a hook until the test ends, and waits until the nodes have it. When the
+// test ends, it waits until they no longer have it, because the hook would act on the next test's
+// jobs. Each hook has a new name, because that of a deleted one is free only once all nodes have
+// confirmed the deletion.
 func newSiteHook(t *testing.T, name, event string, order int, script string) siteHook {
 	t.Helper()
 	name += strconv.FormatInt(time.Now().UnixMilli(), 36)

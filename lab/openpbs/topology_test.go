@@ -47,7 +47,7 @@ func (v vnode) available(t *testing.T, resource string) int {
 }
 
 // twoSockets has a node take its two cpus for a socket each, with 8 GB of memory at each. The
-// kernel goes on with one: mem_fences has to be off. hookhost looks when it has other settings.
+// kernel goes on with one: mem_fences has to be off. hookhost sees it once its settings change.
 func twoSockets(t *testing.T, node string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -66,7 +66,8 @@ done
 mount --bind $d /sys/devices/system/node`)
 }
 
-// oneCore has a node take its two cpus for the two threads of one core, as twoSockets does.
+// oneCore has a node take its two cpus for the two threads of one core. hookhost sees it once its
+// settings change.
 func oneCore(t *testing.T, node string) {
 	t.Helper()
 	const lists = "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list " +

@@ -59,11 +59,12 @@ func (r *Registrar) confirmedWithin(within time.Duration, hook, something string
 	})
 }
 
-// await waits until no node is pending in what tracking returns, twice in a row. When the server
-// writes the file anew it first makes it empty (hook_track_save), so one look may miss lines.
+// await waits until two readings of tracking in a row have no pending node, for at most within. It
+// prints the pending nodes. The server empties the file before it writes it again (openpbs
+// hook_func.c, hook_track_save), so a single reading may lack lines.
 func (r *Registrar) await(within time.Duration, hook, something string, tracking func() ([]byte, error)) error {
 	var said []string
-	confirmed := false // at the last look
+	confirmed := false // by the last reading
 	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		text, err := tracking()
 		if err != nil {
