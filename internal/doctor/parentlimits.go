@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
@@ -21,11 +23,17 @@ func (k *kernel) examineParent() Finding {
 	if err != nil {
 		return degraded(what, err.Error(), "")
 	}
+	set, err := k.hasJob() // asked first, because begin sets the limits before it makes a cgroup
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return unknownToUsers(what)
+	case err != nil:
+		return degraded(what, err.Error(), "")
+	}
 	now, err := k.tree.ParentLimits()
 	if err != nil && !errors.Is(err, cgroup.ErrNotFound) {
 		return degraded(what, err.Error(), "")
 	}
-	set := k.hasJob()
 	var parts, above []string
 	add := func(part string, is *int64, most int64, text func(int64) string) {
 		switch {
@@ -71,16 +79,25 @@ func (k *kernel) examineParent() Finding {
 }
 
 // hasJob reports whether a job of hookhost has a cgroup. The begin of the first one sets the limits
-// of all jobs.
-func (k *kernel) hasJob() bool {
+// of all jobs. Only root can list the cgroups.
+func (k *kernel) hasJob() (bool, error) {
 	ids, err := k.tree.JobIDs()
-	return err == nil && slices.ContainsFunc(ids, func(id string) bool {
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
 		j, err := k.tree.Job(id)
-		if err == nil {
-			_, err = j.JobMark()
+		if err != nil {
+			return false, err
 		}
-		return err == nil
-	})
+		switch _, err = j.JobMark(); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotJobs) && !errors.Is(err, cgroup.ErrNotFound):
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // parentCPUs returns the cpus that the configuration leaves for jobs, and those in force.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/config"
@@ -69,4 +71,19 @@ func TestLimitsOfAllJobsAreFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without a job of hookhost the limits may be those of pbs_cgroups. Users cannot find out.
+func TestLimitsOfAllJobsWithoutAJobOfHookhost(t *testing.T) {
+	k := kernfstest.NewV2()
+	passDown(t, k.Roots(), "memory", "cpuset", "pids")
+	tree, err := cgroup.Detect(k.Roots(), cgroup.Options{Signal: k.Signal})
+	must.NoError(t, err)
+	must.NoError(t, tree.Prepare())
+	must.NoError(t, k.Roots().Cgroup.Mkdir("pbs_jobs.service/jobs/9.srv"))
+	f := findingsOf(t, k.Roots(), func(*config.File) {})["limits of all jobs"]
+	must.Equal(t, f.Found, OK, f.Status)
+	k.Fail("open", "pbs_jobs.service/jobs", unix.EACCES)
+	f = findingsOf(t, k.Roots(), func(*config.File) {})["limits of all jobs"]
+	must.Equal(t, f.Found, Unknown, f.Status)
 }
