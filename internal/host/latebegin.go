@@ -83,6 +83,9 @@ func (h *Host) beginsLate(e *event) bool {
 	if h.opt.Store.Get(req.Job.ID) == nil {
 		runs, err = h.opt.Populated(req.Job.ID)
 	}
+	if err == nil && runs && !h.confines() { // isKnown accepts it
+		return false
+	}
 	if err != nil || runs {
 		h.log.WithField("job", req.Job.ID).Warnf("%s of a job that has not begun here and may run already: "+
 			"it does not begin now (%v)", req.Event, cmp.Or(err, errRuns))
