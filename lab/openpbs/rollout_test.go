@@ -77,6 +77,18 @@ func stockLimits(t *testing.T, node string) {
 	})
 }
 
+// written waits until a job has written to a file of a shared directory, and returns the text.
+func written(t *testing.T, dir, name string) (text string) {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	eventually(t, file, func() bool {
+		b, err := os.ReadFile(file)
+		text = string(b)
+		return err == nil && text != ""
+	})
+	return text
+}
+
 // A complex may have hookhost on some nodes, the stock hook on others, and neither on the rest. A
 // roll-out goes through such stages, and back: docs/at-scale.md.
 func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
@@ -102,7 +114,7 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 	touch := func(file string) { must.NoError(t, os.WriteFile(filepath.Join(out, file), nil, 0o644)) }
 	first := qsub(t, "alice", "-l select=3:ncpus=1:mem=64mb -l place=scatter", ". /etc/pbs.conf; "+
 		"pbsdsh() { $PBS_EXEC/bin/pbsdsh -- /bin/sh -c \"$1\"; }; "+
-		wait("tasks")+"pbsdsh 'touch "+out+"/first.$(hostname); sleep 1000' & "+
+		wait("tasks")+"pbsdsh 'hostname >"+out+"/first.$(hostname); sleep 1000' & "+
 		wait("enabled")+"sleep 1000 & $PBS_EXEC/bin/pbs_attach -j $PBS_JOBID -p $!; echo $? >"+out+"/attach; "+
 		"pbsdsh 'cat /proc/self/cgroup >"+out+"/$(hostname)'; sleep 1000")
 	first.running()
@@ -113,7 +125,7 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 	}
 	touch("tasks")
 	for _, node := range nodes {
-		eventually(t, "a task on "+node, func() bool { return run("node1", "test -e "+out+"/first."+node) == nil })
+		written(t, out, "first."+node) // by a task there
 	}
 	sendConfiguration(t, "[host]\nenabled = false")
 	on(t, nodes[0], "qmgr -c 'set hook hookhost enabled = true'")
@@ -123,16 +135,9 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 		})
 	}
 	touch("enabled") // the stock hook confines what the job starts and attaches from now on, too
-	read := func(file string) (text string) {
-		eventually(t, out+"/"+file, func() bool {
-			text, _ = output("root", nodes[0], "cat "+out+"/"+file)
-			return text != ""
-		})
-		return text
-	}
-	must.Equal(t, "exit status of pbs_attach", "0", strings.TrimSpace(read("attach")))
+	must.Equal(t, "exit status of pbs_attach", "0", strings.TrimSpace(written(t, out, "attach")))
 	for _, node := range nodes {
-		if at := read(node); !strings.Contains(at, "/"+first.id) {
+		if at := written(t, out, node); !strings.Contains(at, "/"+first.id) {
 			t.Errorf("the cgroup of a task on %s: %s", node, at)
 		}
 	}
@@ -188,11 +193,7 @@ func TestHookhostStockHookAndNeitherInOneComplex(t *testing.T) {
 					t.Errorf("%s: %s: %s is confined by %q, want %q", stage.name, node, what, got, stage.want[i])
 				}
 			}
-			at := ""
-			eventually(t, "the task on "+node, func() bool {
-				at, _ = output("root", node, "cat "+out+"/"+node)
-				return at != ""
-			})
+			at := written(t, out, node)
 			if strings.Contains(at, "/"+wide.id) != (stage.want[i] != "") {
 				t.Errorf("%s: the cgroup of a task on %s: %s", stage.name, node, at)
 			}
