@@ -253,5 +253,7 @@ func TestSweepLeavesStrangers(t *testing.T) {
 		}
 		n.do(hostapi.EventEnd, "7.srv")
 		n.want()
+		n.do(hostapi.EventPeriodic, "")
+		must.Equal(t, "the warning about a cgroup that is gone", n.snapshot("7.srv").lastWarning, "")
 	}
 }
