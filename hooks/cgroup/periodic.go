@@ -49,7 +49,7 @@ func (h *hook) findJobs(ctx context.Context, known map[string]*hostapi.Job, out 
 			errs = append(errs, err)
 			continue
 		}
-		m, found, err := markOf(j)
+		m, found, err := j.FindJobMark()
 		if err != nil || !found {
 			errs = append(errs, err)
 			continue

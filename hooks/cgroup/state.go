@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/proc"
@@ -31,7 +29,7 @@ type state struct {
 // cannot be read or the state from the host is not JSON. In that case the other one of the two is
 // still valid.
 func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool, err error) {
-	m, found, failed := markOf(j)
+	m, found, failed := j.FindJobMark()
 	exists = found || j.Exists()
 	s.JobMark = m
 	if s.NCPUs == 0 {
@@ -46,19 +44,6 @@ func stateOf(job *hostapi.Job, node string, j *cgroup.Job) (s state, exists bool
 		return s, exists, errors.Join(failed, fmt.Errorf("job %s: decode hook state: %w", job.ID, err))
 	}
 	return s, exists, failed
-}
-
-// markOf returns the mark of a job's cgroup. found is false if the cgroup is gone or does not
-// belong to a job.
-func markOf(j *cgroup.Job) (m cgroup.JobMark, found bool, err error) {
-	m, err = j.JobMark()
-	switch {
-	case err == nil:
-		return m, true, nil
-	case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotJobs), errors.Is(err, cgroup.ErrNotFound):
-		return m, false, nil
-	}
-	return m, false, err
 }
 
 func (s state) encode() json.RawMessage {

@@ -87,7 +87,7 @@ func (h *hook) fill() error {
 // assignmentOf returns a job's assignment. A job without a mark was not begun by hookhost: it is
 // one of OpenPBS's own hook. Its limits in the kernel count as its assignment.
 func (h *hook) assignmentOf(j *cgroup.Job) (got assignment, marked bool, err error) {
-	m, found, err := markOf(j)
+	m, found, err := j.FindJobMark()
 	if err != nil {
 		return assignment{}, false, err
 	}

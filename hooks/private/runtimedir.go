@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"strconv"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/cgroup"
@@ -102,14 +99,12 @@ func (r *runtimeDirs) owners() (map[int]bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		mark, err := j.JobMark()
-		switch {
-		case err == nil:
-			uids[mark.Begin.Job.Owner.UID] = true
-		case errors.Is(err, unix.ENODATA), errors.Is(err, cgroup.ErrNotJobs), errors.Is(err, fs.ErrNotExist):
-			// no job, or one whose begin has not come here, or that is gone meanwhile
-		default:
+		mark, found, err := j.FindJobMark()
+		if err != nil {
 			return nil, err
+		}
+		if found {
+			uids[mark.Begin.Job.Owner.UID] = true
 		}
 	}
 	return uids, nil

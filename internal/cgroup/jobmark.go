@@ -2,7 +2,10 @@ package cgroup
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hookhost/hookhost/hostapi"
 )
@@ -74,6 +77,19 @@ func (j *Job) JobMark() (JobMark, error) {
 		return JobMark{}, err
 	}
 	return parseJobMark(j.id, b)
+}
+
+// FindJobMark is like JobMark for a cgroup that may belong to no job of hookhost. found is false if
+// it does not, or if it is gone.
+func (j *Job) FindJobMark() (r JobMark, found bool, err error) {
+	r, err = j.JobMark()
+	switch {
+	case err == nil:
+		return r, true, nil
+	case errors.Is(err, unix.ENODATA), errors.Is(err, ErrNotJobs), errors.Is(err, ErrNotFound):
+		return JobMark{}, false, nil
+	}
+	return JobMark{}, false, err
 }
 
 func parseJobMark(id string, b []byte) (JobMark, error) {

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hookhost/hookhost/internal/cgroup"
 	"github.com/hookhost/hookhost/internal/kernfs"
 	"github.com/hookhost/hookhost/internal/pbs"
@@ -90,11 +88,8 @@ func (k *kernel) hasJob() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		switch _, err = j.JobMark(); {
-		case err == nil:
-			return true, nil
-		case !errors.Is(err, unix.ENODATA) && !errors.Is(err, cgroup.ErrNotJobs) && !errors.Is(err, cgroup.ErrNotFound):
-			return false, err
+		if _, found, err := j.FindJobMark(); found || err != nil {
+			return found, err
 		}
 	}
 	return false, nil
