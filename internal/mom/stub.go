@@ -142,7 +142,7 @@ func IsStub() bool { return os.Args[0] == stubName && len(os.Args) == 2 }
 func RunStub() {
 	if fd, err := strconv.Atoi(os.Args[1]); err == nil {
 		unix.CloseOnExec(fd)
-		line := os.NewFile(uintptr(fd), "order")
+		line := quietFD(fd)
 		err := carryOut(line)
 		if errno, is := err.(syscall.Errno); is { // execve(2)'s, which is not wrapped
 			fmt.Fprint(line, int(errno))
@@ -159,8 +159,9 @@ const room = 32 << 20
 //
 // By the time the order comes, the job's limits are in force. So the runtime must already have the
 // memory (-l pvmem) and threads (-l pids) that it still needs. With one cpu, these are the thread
-// that is locked here and one for everything else.
-func carryOut(line *os.File) error {
+// that is locked here and one for everything else. This one keeps the cpu while it waits: see
+// quietFD.
+func carryOut(line quietFD) error {
 	runtime.LockOSThread()
 	elsewhere := make(chan struct{})
 	go close(elsewhere)
