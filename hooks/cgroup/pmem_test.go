@@ -209,9 +209,8 @@ func TestSharesCountAsPartOfASample(t *testing.T) {
 		kernfstest.Elsewhere(t, "the kernel limits memory on a node with v2 alone: make test")
 	}
 	n.do(hostapi.EventBegin, "1.srv", asks("ncpus=1", "mem=1mb"))
-	enter := n.launches("1.srv")
-	for range 4 {
-		startActor(t, enter, "ignore")
+	for range 4 { // each ignores SIGTERM before it enters the job
+		n.launches("1.srv")(startActor(t, nil, "ignore").child.PID)
 	}
 	read := &shares{done: make(chan struct{}), sum: 1, spent: time.Minute}
 	close(read.done)
