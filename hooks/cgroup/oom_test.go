@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -195,6 +196,10 @@ func TestOOMIsRecordedAtOnceAndReportedInTheSameWords(t *testing.T) {
 // Kills that the kernel leaves out of its log follow each other quickly, and are reported together.
 func TestOOMKillsWithoutALineAreReportedTogether(t *testing.T) {
 	onFakes(t, nil, func(t *testing.T, n *node, k *kernfstest.Kernel) {
+		killed := make(chan struct{})
+		all := sync.OnceFunc(func() { close(killed) })
+		defer all()
+		n.kmsg = func() (io.ReadCloser, error) { <-killed; return noKmsg() } // as if the kills came at once
 		n.begin("1.srv", asks("ncpus=1", "mem=64mb", "oom_group=false"))
 		pids := []int{n.launch("1.srv"), n.launch("1.srv"), n.launch("1.srv")}
 		for _, pid := range pids {
@@ -202,6 +207,7 @@ func TestOOMKillsWithoutALineAreReportedTogether(t *testing.T) {
 				t.Fatalf("killed %v", killed)
 			}
 		}
+		all()
 		n.recorded("1.srv", 3)
 		want := []string{"Cgroup mem limit exceeded: the kernel killed 3 of the job's processes (limit 65536kb)"}
 		if got := n.report("1.srv"); !cmp.Equal(got.JobStderr, want) || *got.Usage.OOMKills != 3 {
