@@ -60,14 +60,18 @@ func TestPeakBesideFiles(t *testing.T) {
 			go func() { done <- reader.ask(t, "read "+file) }()
 			toucher.ask(t, fmt.Sprintf("touch %d", touched))
 			<-done
-			time.Sleep(SamplePause)
+			want := *own.Anon + touched + readBuffer
+			d, _ := j.with("memory")
+			must.Eventually(t, "the watcher to see it", func() bool {
+				p, _, err := d.loadPeak()
+				return err == nil && p.used >= want*97/100
+			})
 			reader.end(t)
 			toucher.end(t)
 			reader.gone(t)
 			toucher.gone(t)
 			u, err := j.Usage()
 			must.NoError(t, err)
-			want := *own.Anon + touched + readBuffer
 			t.Logf("touched %.1f MiB, peak %.1f MiB, cgroup peak %.1f MiB", mib(want), mib(*u.MemPeak),
 				mib(*u.CgroupPeak))
 			between(t, "peak", u.MemPeak, want*97/100, want*105/100)
