@@ -87,9 +87,8 @@ func (l *leftovers) sweep() {
 	}
 }
 
-// find returns what may be TMPDIRs of jobs that are over, by the uid of their owner, and removes
-// node files without TMPDIR. A job without a record may still live, if the record was lost. Such a
-// job has a cgroup, and its files stay.
+// find returns what may be TMPDIRs of jobs that are over, by the uid of their owner. A job without
+// a record may still live, if the record was lost. Such a job has a cgroup, and its files stay.
 func (l *leftovers) find() (map[int][]mom.Left, error) {
 	l.killed.Store(false)
 	files, err := os.ReadDir(l.aux)
@@ -117,30 +116,16 @@ func (l *leftovers) find() (map[int][]mom.Left, error) {
 		return nil, errors.Join(errs...)
 	}
 	all, err := mom.LeftIn(l.tmpDir, over)
-	errs = append(errs, err)
-	left, waits := map[int][]mom.Left{}, map[string]bool{}
+	left := map[int][]mom.Left{}
 	for _, dir := range all {
-		waits[dir.Job] = true
 		left[dir.UID] = append(left[dir.UID], dir)
 	}
-	for job := range over {
-		if !waits[job] && err == nil {
-			errs = append(errs, l.removeNodefile(job))
-		}
-	}
-	return left, errors.Join(errs...)
-}
-
-func (l *leftovers) removeNodefile(job string) error {
-	if live, _ := l.isLive(job); live { // it has begun again since
-		return nil
-	}
-	return mom.RemoveNodefile(job, l.aux)
+	return left, errors.Join(append(errs, err)...)
 }
 
 // remove removes the TMPDIRs of one user and those that come meanwhile, each once and within the
-// limit. It removes the node file of a job that has none left. It hangs with a file system that the
-// user has mounted on one of them.
+// limit. It then removes the node file of a job that has none left. It hangs with a file system
+// that the user has mounted on one of them.
 func (l *leftovers) remove(uid int) {
 	tried := map[string]bool{}
 	for dirs := l.next(uid, tried); len(dirs) > 0; dirs = l.next(uid, tried) {
@@ -161,7 +146,10 @@ func (l *leftovers) remove(uid int) {
 			if fails {
 				continue
 			}
-			if err := l.removeNodefile(job); err != nil {
+			if live, _ := l.isLive(job); live { // it has begun again since
+				continue
+			}
+			if err := mom.RemoveNodefile(job, l.aux, l.tmpDir, uid); err != nil {
 				l.log.WithField("job", job).Errorf("remove files of dead jobs: %v", err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,11 +31,15 @@ type Left struct {
 }
 
 // LeftIn returns what may be directories in tmpDir left by the jobs in owners, which has the
-// owners' uids. It looks at names only, since a file system that a user has mounted there may not
-// answer.
+// owners' uids. For a job without one it returns the name that PBS gives it. It looks at names
+// only, since a file system that a user has mounted there may not answer.
 func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 	files, err := os.ReadDir(tmpDir)
+	if err != nil {
+		return nil, err
+	}
 	var all []Left
+	without := maps.Clone(owners)
 	for _, f := range files {
 		job, ok := strings.CutPrefix(f.Name(), tmpName(""))
 		if !ok {
@@ -48,8 +53,12 @@ func LeftIn(tmpDir string, owners map[string]int) ([]Left, error) {
 			}
 		}
 		all = append(all, Left{tmpDir, f.Name(), job, uid})
+		delete(without, job)
 	}
-	return all, err
+	for job, uid := range without {
+		all = append(all, Left{tmpDir, tmpName(job), job, uid})
+	}
+	return all, nil
 }
 
 // isOwners reports whether the directory exists and belongs to the job's owner.
@@ -112,10 +121,25 @@ func OwnerOf(id, auxDir string) (uid int, err error) {
 	return int(st.Uid), nil
 }
 
-// RemoveNodefile removes the node file of a job in auxDir. A missing file is not an error.
-func RemoveNodefile(id, auxDir string) error {
+// RemoveNodefile removes the node file of a job in auxDir, unless its owner uid has a directory in
+// tmpDir that the job may have left. A missing file is not an error.
+//
+// Another process may be removing that directory. Remove renames it first, and a list that is read
+// meanwhile may have neither name. That happens once, so a second list has it.
+func RemoveNodefile(id, auxDir, tmpDir string, uid int) error {
 	if err := hostapi.CheckJobID(id); err != nil {
 		return err
+	}
+	for range 2 {
+		left, err := LeftIn(tmpDir, map[string]int{id: uid})
+		if err != nil {
+			return err
+		}
+		for _, l := range left {
+			if is, err := l.isOwners(); is || err != nil {
+				return err
+			}
+		}
 	}
 	return removeFile(filepath.Join(auxDir, id))
 }
@@ -159,19 +183,10 @@ func (w *walk) makeNodefile() (string, error) {
 	}
 	path := filepath.Join(w.spec.AuxDir, name)
 	w.undo = append(w.undo, func(context.Context) error {
-		// With this file the daemon knows of the TMPDIR, which it may be removing at this moment.
-		if w.spec.TmpDir != "" {
-			left, err := LeftIn(w.spec.TmpDir, map[string]int{name: w.uid()})
-			if err != nil {
-				return err
-			}
-			for _, l := range left {
-				if is, err := l.isOwners(); is || err != nil {
-					return err
-				}
-			}
+		if w.spec.TmpDir == "" {
+			return removeFile(path)
 		}
-		return removeFile(path)
+		return RemoveNodefile(name, w.spec.AuxDir, w.spec.TmpDir, w.uid())
 	})
 	gid := os.Getegid()
 	if w.spec.Credential != nil {

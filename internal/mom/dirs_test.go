@@ -1,6 +1,7 @@
 package mom
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,6 +110,39 @@ func signalledWhenItHasEnded(t *testing.T, spec Spec) (Result, error) {
 	close(over)
 	sending.Wait()
 	return result, err
+}
+
+// A node file stays as long as its TMPDIR does, even if that is renamed while the directory is read
+// that both names are in.
+func TestNodefileStaysWhileItsTMPDIRIsRenamed(t *testing.T) {
+	tmp, aux := inMemory(t), t.TempDir()
+	for i := range 2000 { // so that reading takes a while
+		must.NoError(t, os.WriteFile(filepath.Join(tmp, fmt.Sprint(i)), nil, 0o600))
+	}
+	left, node := Left{Dir: tmp, Name: "pbs.12.srv", UID: os.Getuid()}, filepath.Join(aux, "12.srv")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for round := range 100 {
+		must.NoError(t, os.Mkdir(filepath.Join(tmp, left.Name), 0o700), os.WriteFile(node, nil, 0o600))
+		var removing sync.WaitGroup
+		removing.Go(func() {
+			time.Sleep(time.Duration(round) * 20 * time.Microsecond)
+			left.Remove(over) // it is renamed, and nothing more
+		})
+		must.NoError(t, RemoveNodefile("12.srv", aux, tmp, left.UID))
+		removing.Wait()
+		if _, err := os.Stat(node); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		renamed, err := filepath.Glob(filepath.Join(tmp, "pbs.*"))
+		must.NoError(t, err)
+		must.Equal(t, "directories", 1, len(renamed))
+		must.NoError(t, os.Remove(renamed[0]))
+	}
+	must.NoError(t, RemoveNodefile("12.srv", aux, tmp, left.UID))
+	if _, err := os.Stat(node); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a TMPDIR: %v", err)
+	}
 }
 
 // A tree is removed however deep it is.
