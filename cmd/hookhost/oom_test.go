@@ -190,7 +190,7 @@ func TestOOMAtOnce(t *testing.T) {
 			}
 			time.Sleep(30 * time.Millisecond) // kills that come one by one
 		}
-		if lines := e.end(); !eachOnce(lines, kills) {
+		if lines := e.end(); told(t, lines) != kills {
 			t.Errorf("%d kills are told by %q", kills, lines)
 		}
 	}
@@ -203,18 +203,28 @@ func TestOOMAtOnce(t *testing.T) {
 	}
 }
 
-// eachOnce reports whether each kill has its own line.
-func eachOnce(lines []string, kills int) bool {
-	for i, text := range lines {
-		if !strings.HasPrefix(text, "Cgroup mem limit exceeded: ") || slices.Contains(lines[:i], text) {
-			return false
+var tellsOfKills = regexp.MustCompile(`^Cgroup mem limit exceeded: (?:Killed process|and (\d+) more of the job's processes|the kernel killed (\d+) of the job's processes)`)
+
+// told returns how many kills the lines tell of. The kernel logs ten in five seconds, of whatever
+// cgroup, and other tests may use these up. Of kills that it has not logged a line tells how many.
+func told(t *testing.T, lines []string) (kills int) {
+	t.Helper()
+	for _, line := range lines {
+		found := tellsOfKills.FindStringSubmatch(line)
+		if found == nil {
+			t.Errorf("standard error: %q", line)
+			continue
 		}
+		number, err := strconv.Atoi(found[1] + found[2])
+		if err != nil {
+			number = 1
+		}
+		kills += number
 	}
-	return len(lines) == kills
+	return kills
 }
 
-// Each of many kills is counted, and their lines are bounded. The kernel logs ten in five seconds,
-// of whatever cgroup; of others a line tells how many.
+// Each of many kills is counted, and their lines are bounded.
 func TestOOMManyTimes(t *testing.T) {
 	t.Cleanup(func() { time.Sleep(5 * time.Second) }) // until the kernel logs again, for the tests that come next
 	n := newNode(t, perProcess)
@@ -222,21 +232,9 @@ func TestOOMManyTimes(t *testing.T) {
 	for range 10 {
 		e.kill()
 	}
-	told, lines := 0, e.end()
-	for _, line := range lines {
-		more := regexp.MustCompile(`: (?:Killed process|and (\d+) more of the job's processes|the kernel killed (\d+) of the job's processes)`).FindStringSubmatch(line)
-		if more == nil {
-			t.Errorf("standard error: %q", line)
-			continue
-		}
-		number, err := strconv.Atoi(more[1] + more[2])
-		if err != nil {
-			number = 1
-		}
-		told += number
-	}
-	if told != 10 || len(lines) > 9 {
-		t.Errorf("%d lines tell of %d kills, want 9 at most and 10: %q", len(lines), told, lines)
+	lines := e.end()
+	if kills := told(t, lines); kills != 10 || len(lines) > 9 {
+		t.Errorf("%d lines tell of %d kills, want 9 at most and 10: %q", len(lines), kills, lines)
 	}
 	out := n.hookhost("report", "1.oom", "--format=json")
 	for _, h := range decodeReport(t, out.stdout).Hosts {
@@ -288,7 +286,7 @@ func TestOOMAcrossRestarts(t *testing.T) {
 			e.known(1)
 			tt.restart(t, n, d, e)
 			e.known(2)
-			if lines := e.end(); !eachOnce(lines, 2) {
+			if lines := e.end(); told(t, lines) != 2 {
 				t.Errorf("two kills are told by %q", lines)
 			}
 		})
