@@ -238,10 +238,13 @@ func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 		must.NoError(t, os.WriteFile(filepath.Join(huge, fmt.Sprint(i)), nil, 0o600))
 	}
 	killed := leave("8.srv", "pbs.8.srv", bob)
-	var ended atomic.Bool
+	var ended, looked atomic.Bool
 	daemon := func(limit time.Duration) *leftovers {
 		return d.leftovers(t, limit, func(job string) (live, dying bool) {
-			dying = job == "8.srv" && !ended.Load()
+			if job == "8.srv" {
+				dying = !ended.Load()
+				looked.Store(!dying)
+			}
 			return job == "5.srv" || job == made.Load() || dying, dying
 		})
 	}
@@ -261,11 +264,11 @@ func TestHugeTMPDIRKeepsNoOtherFromRemoval(t *testing.T) {
 		t.Error("the TMPDIR of a job that is to be ended was removed before that")
 	}
 	later := leave("7.srv", "pbs.7.srv", alice)
-	l.sweep()
-	must.Eventually(t, "a later one of the same user is removed", gone(later))
+	must.Eventually(t, "a later one of the same user is removed", func() bool { l.sweep(); return gone(later)() })
 	ended.Store(true)
 	l.jobEnded()
-	must.Eventually(t, "that of a job that was to be ended is removed", gone(killed))
+	must.Eventually(t, "the files of a job that was to be ended are looked at", looked.Load)
+	must.Eventually(t, "its TMPDIR is removed", func() bool { l.sweep(); return gone(killed)() })
 	daemon(time.Minute).sweep()
 	must.Eventually(t, "the rest is removed", func() bool {
 		rest, err := filepath.Glob(filepath.Join(d.tmp, "pbs.1.srv*"))
