@@ -94,9 +94,7 @@ func TestSlowCallers(t *testing.T) {
 			conn, err := net.Dial("unix", socket)
 			must.NoError(t, err)
 			defer conn.Close()
-			if _, err := io.WriteString(conn, tt.head); err != nil {
-				t.Fatal(err)
-			}
+			io.WriteString(conn, tt.head) // an error is of a connection that has ended already
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
