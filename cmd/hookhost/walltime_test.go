@@ -270,30 +270,37 @@ func (n *node) launchedAt(t testing.TB, id string) time.Duration {
 	return before - time.Duration(elapsed*float64(time.Second))
 }
 
-// killAll kills the daemon and its hooks, as a node does that runs out of memory.
-func (d *daemon) killAll() {
+// toKill looks for the daemon's hooks. The function that it returns kills them and the daemon, as a
+// node does that runs out of memory. On a busy machine the look takes seconds, and the kill does
+// not.
+func (d *daemon) toKill() (killAll func()) {
 	d.n.t.Helper()
-	children := childrenOf(d.cmd.Process.Pid)
-	killed := 0
-	for _, name := range []string{"cgroup", "devices", "walltime"} {
-		for _, pid := range processesNamed(filepath.Join(built, "hooks", name)) {
-			if slices.Contains(children, pid) {
-				syscall.Kill(pid, syscall.SIGKILL)
-				killed++
+	var hooks []int
+	must.Eventually(d.n.t, "the hooks run", func() bool {
+		hooks = nil
+		children := childrenOf(d.cmd.Process.Pid)
+		for _, name := range []string{"cgroup", "devices", "walltime"} {
+			for _, pid := range processesNamed(filepath.Join(built, "hooks", name)) {
+				if slices.Contains(children, pid) {
+					hooks = append(hooks, pid)
+				}
 			}
 		}
+		return len(hooks) == 3
+	})
+	return func() {
+		for _, pid := range hooks {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		d.kill()
 	}
-	if killed < 3 {
-		d.n.t.Errorf("the daemon has %d hooks", killed)
-	}
-	d.kill()
 }
 
 // A job whose time ran out while nobody was there is dealt with as soon as somebody is.
 func TestWalltimeOverRestart(t *testing.T) {
 	must.BesideOthers(t)
 	n := newNode(t)
-	d := n.serve()
+	killAll := n.serve().toKill()
 	seconds := enough(9)
 	limit := time.Duration(seconds) * time.Second
 	job := n.start("run", "--job", "82.x", "-l", fmt.Sprint("walltime=", seconds), "--report=json", "--", "python3",
@@ -302,7 +309,7 @@ func TestWalltimeOverRestart(t *testing.T) {
 	// Long before: a busy machine may stand still for seconds.
 	time.Sleep(launched + limit - 6*time.Second - monotonic())
 	must.NoError(t, syscall.Kill(job.pid, syscall.SIGSTOP)) // or it would start another daemon
-	d.killAll()
+	killAll()
 	// The launch was a little later than launched, and whole seconds are told.
 	time.Sleep(launched + limit + 2500*time.Millisecond - monotonic())
 	if _, over := said(t, job.output())["SIGTERM"]; over {
@@ -350,7 +357,7 @@ func TestWalltimeWhenTheClockIsSet(t *testing.T) {
 				defer back()
 				set(wall.Add(by))
 				if restarts {
-					d.killAll()
+					d.toKill()()
 					n.serve()
 				}
 				job.await("SIGUSR1")
@@ -381,7 +388,6 @@ func TestWalltimeIsAltered(t *testing.T) {
 	seconds := enough(6)
 	job := n.start("run", "--job", "84.x", "-l", "select=1:ncpus=1:mem=64mb", "-l", fmt.Sprint("walltime=", seconds),
 		"--report=json", "--", "python3", "-c", traps)
-	launched := n.launchedAt(t, "84.x")
 	alter := func(walltime string) {
 		t.Helper()
 		if r := n.send("execjob_resize", fmt.Sprintf(`{"job": {"id": "84.x", "exec_vnode": "(n1:ncpus=1:mem=65536kb)",
@@ -390,6 +396,7 @@ func TestWalltimeIsAltered(t *testing.T) {
 		}
 	}
 	alter("00:10:00")
+	launched := n.launchedAt(t, "84.x")
 	if left, _ := n.left(t, "84.x"); left < 300 || left > 600 {
 		t.Errorf("%.3f s are left of ten minutes", left)
 	}
