@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -187,14 +186,11 @@ func TestLaunchInsideCgroup(t *testing.T) {
 // removeCgroup removes a cgroup whose processes have ended. A reaped process still holds its cgroup
 // for a moment.
 func removeCgroup(t *testing.T, dir string) {
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	must.Eventually(t, "remove "+dir, func() bool {
 		err := unix.Rmdir(dir)
-		if err == nil {
-			return
+		if err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINTR) {
+			t.Fatalf("remove %s: %v", dir, err)
 		}
-		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINTR) || time.Now().After(deadline) {
-			t.Errorf("remove %s: %v", dir, err)
-			return
-		}
-	}
+		return err == nil
+	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookhost/hookhost/hostapi"
 	"github.com/hookhost/hookhost/internal/must"
+	"github.com/hookhost/hookhost/internal/pbs"
 )
 
 // TestMain is also the stub of a job. TestMain has programs start without the signals that nohup
@@ -155,10 +156,15 @@ func TestRunTellsTheJob(t *testing.T) {
 			Notes: []string{"a", "b"},
 		}, nil),
 	}}
+	began := time.Now()
 	result, err := Run(t.Context(), engine, spec)
 	must.NoError(t, err)
+	walltime := result.Outcome.ResourcesUsed["walltime"]
+	if most := pbs.FormatDuration(time.Since(began)); walltime < "00:00:00" || walltime > most {
+		t.Errorf("walltime %q, want %s at most", walltime, most)
+	}
 	want := hostapi.Outcome{
-		ResourcesUsed: hostapi.Resources{"mem": "4kb", "walltime": "00:00:00"}, Usage: &hostapi.HostUsage{NCPUs: 1},
+		ResourcesUsed: hostapi.Resources{"mem": "4kb", "walltime": walltime}, Usage: &hostapi.HostUsage{NCPUs: 1},
 		Diag: "d", Notes: []string{"a", "b"},
 	}
 	must.Equal(t, "outcome", want, result.Outcome)
@@ -221,12 +227,7 @@ func TestRunEventLinesIntoFullPipe(t *testing.T) {
 	spec.Stderr = in
 	done := make(chan error, 1)
 	go func() { _, err := Run(t.Context(), engine, spec); in.Close(); done <- err }()
-	end := time.Now().Add(10 * time.Second)
-	for ; engine.request(hostapi.EventEnd) == nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no end: %v", engine.events())
-		}
-	}
+	must.Eventually(t, "the end is sent", func() bool { return engine.request(hostapi.EventEnd) != nil })
 	got, err := io.ReadAll(out)
 	if want := first + "\n" + second + "\n" + third + "\n"; err != nil || string(got) != want {
 		t.Errorf("%d bytes, %v; want %d, each line once and in order", len(got), err, len(want))

@@ -232,16 +232,14 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 		unix.Kill(left, unix.SIGKILL)
 	})
 	want := []string{") S 1 1 1", "sleep"}
-	var got []string
 	// No event tells when the shell's child has become sleep.
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !slices.Equal(got, want); {
-		time.Sleep(time.Millisecond)
+	must.Eventually(t, fmt.Sprintf("the members are %q", want), func() bool {
 		pids, err := sessions.PIDs(leader.PID)
 		must.NoError(t, err)
 		if !slices.IsSorted(pids) {
 			t.Errorf("members %v", pids)
 		}
-		got = nil
+		var got []string
 		for _, pid := range pids {
 			m, err := Read(procfs, pid)
 			if errors.Is(err, ErrGone) || err == nil && (m.Dead() || m.Session != leader.PID) {
@@ -253,8 +251,8 @@ func testSessionPIDs(t *testing.T, sessions *Sessions) {
 			got = append(got, m.Comm)
 		}
 		slices.Sort(got)
-	}
-	must.Equal(t, "members", want, got)
+		return slices.Equal(got, want)
+	})
 	if none, err := sessions.PIDs(4194305); err != nil || len(none) != 0 {
 		t.Errorf("no session: %v, %v", none, err)
 	}
