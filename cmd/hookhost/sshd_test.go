@@ -57,7 +57,7 @@ func newSSHDWith(n *node, lines string) *sshd {
 		}
 	}
 	n.open()
-	s := &sshd{n: n, port: freePort(n.t)}
+	s := &sshd{n: n}
 	must.NoError(n.t, os.Mkdir(n.path("ssh"), 0o711), os.Mkdir(n.path("home"), 0o777),
 		os.Chmod(n.path("home"), 0o777), exec.Command("cp", "-a", "/etc", n.path("etc")).Run())
 	for _, key := range []string{"key", "hostkey"} {
@@ -71,6 +71,7 @@ func newSSHDWith(n *node, lines string) *sshd {
 	home := "::" + n.path("home") + ":/bin/sh"
 	s.users("passwd", "nobody:x:65534:65534"+home, "stranger:x:65533:65533"+home)
 	s.users("shadow", "nobody:*:19000:0:99999:7:::", "stranger:*:19000:0:99999:7:::")
+	s.port = freePort(n.t) // others may take it until sshd has it
 	s.file("ssh/known", fmt.Sprintf("[127.0.0.1]:%s %s", s.port, n.text(n.path("ssh/hostkey.pub"))))
 	s.file("ssh/sshd_config", fmt.Sprintf(`Port %s
 ListenAddress 127.0.0.1
