@@ -72,8 +72,9 @@ func TestPodmanRunsTheJobInItsImage(t *testing.T) {
 	image := c.archive()
 	c.serve()
 	run := func(script string) result {
-		cmd := c.command("run", "-u", "nobody", "-l", "select=1:ncpus=1:mem=1gb", "-l", "container="+image,
-			"--report=json", "--", "/bin/sh", "-c", script)
+		// Beside another job of the same id, TMPDIR is too long a name for podman.
+		cmd := c.command("run", "-u", "nobody", "--job", "1."+c.prefix, "-l", "select=1:ncpus=1:mem=1gb", "-l",
+			"container="+image, "--report=json", "--", "/bin/sh", "-c", script)
 		return c.finish(c.withRanges(cmd))
 	}
 	r := run(`ls /inside && id -u && echo "$PBS_JOBID" && exit 7`)
