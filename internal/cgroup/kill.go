@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -96,7 +95,7 @@ const (
 func (j *Job) killTree(ctx context.Context, d directory, r *KillResult) error {
 	for wait := firstRound; ; wait = killRound {
 		err := d.Write("cgroup.kill", "1")
-		if errors.Is(err, fs.ErrNotExist) {
+		if gone(err) {
 			return nil // an older kernel, or no cgroup
 		}
 		if err == nil {
