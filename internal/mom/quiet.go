@@ -2,7 +2,7 @@ package mom
 
 import (
 	"io"
-	"syscall"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +14,7 @@ import (
 type quietFD int
 
 func (fd quietFD) Read(b []byte) (int, error) {
-	n, err := fd.call(unix.SYS_READ, b)
+	n, err := fd.call("read", unix.SYS_READ, b)
 	if n == 0 && err == nil && len(b) > 0 {
 		err = io.EOF
 	}
@@ -23,7 +23,7 @@ func (fd quietFD) Read(b []byte) (int, error) {
 
 func (fd quietFD) Write(b []byte) (int, error) {
 	for done := 0; done < len(b); {
-		n, err := fd.call(unix.SYS_WRITE, b[done:])
+		n, err := fd.call("write", unix.SYS_WRITE, b[done:])
 		if err != nil {
 			return done, err
 		}
@@ -32,15 +32,15 @@ func (fd quietFD) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (fd quietFD) call(trap uintptr, b []byte) (int, error) {
+func (fd quietFD) call(name string, trap uintptr, b []byte) (int, error) {
 	for {
 		n, _, errno := unix.RawSyscall(trap, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 		switch errno {
 		case 0:
 			return int(n), nil
-		case syscall.EINTR:
+		case unix.EINTR:
 		default:
-			return 0, errno
+			return 0, os.NewSyscallError(name, errno)
 		}
 	}
 }
